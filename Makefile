@@ -1,0 +1,39 @@
+# Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+export SDL_VIDEODRIVER := dummy
+export SDL_AUDIODRIVER := dummy
+
+.PHONY: setup demo test test-slow test-gpu lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps --constraint constraints.txt memory-gym
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	$(BIN)/pytest
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -m slow --timeout 1800
+
+test-gpu:
+	PYTHONPATH=src:.gpu/site:$(PYTHONPATH) python3 -m pytest -m gpu
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv dist build

@@ -1,0 +1,47 @@
+"""AttentionTuner: imitation learning that is shown what the expert remembered.
+
+The public names below are loaded when first used, so `import attentiontuner` is quick and needs no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    # demonstrations
+    "Demonstration": "attentiontuner.demos",
+    "MemoryPair": "attentiontuner.demos",
+    # tasks and experts
+    "ObservationSpec": "attentiontuner.observations",
+    "Task": "attentiontuner.tasks",
+    "register_task": "attentiontuner.tasks",
+    "get_task": "attentiontuner.tasks",
+    "Decision": "attentiontuner.experts",
+    "Expert": "attentiontuner.experts",
+    # errors
+    "UserError": "attentiontuner.errors",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from attentiontuner.demos import Demonstration as Demonstration
+    from attentiontuner.demos import MemoryPair as MemoryPair
+    from attentiontuner.errors import UserError as UserError
+    from attentiontuner.experts import Decision as Decision
+    from attentiontuner.experts import Expert as Expert
+    from attentiontuner.observations import ObservationSpec as ObservationSpec
+    from attentiontuner.tasks import Task as Task
+    from attentiontuner.tasks import get_task as get_task
+    from attentiontuner.tasks import register_task as register_task
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attentiontuner' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,95 @@
+"""The command line: one thin function per verb, each in a file of its own name, imported only when called."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from attentiontuner.errors import UserError
+
+COMMANDS = {
+    "tasks": "List the tasks and what they ask for.",
+    "collect": "Record demonstrations of a task with its scripted expert, memory pairs included.",
+    "inspect": "Say what a data set holds; check it; draw it.",
+    "doctor": "Say what is installed, what will be used, and how to mend what is missing.",
+}
+"""verb → what it does; the function is `attentiontuner.cli.<verb with _>:<verb with _>`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Errors the user can mend are one line on stderr and exit code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        while words[:1] == ["--import"]:
+            if len(words) < 2:
+                raise UserError("--import needs a module name or the path of a .py file that registers your tasks")
+            import_user_code(words[1])
+            words = words[2:]
+        if not words or words[0] in ("-h", "--help"):
+            print(overview())
+            return 0
+        if words[0] == "--version":
+            from attentiontuner import __version__
+
+            print(f"attentiontuner {__version__}")
+            return 0
+        return run(words[0], words[1:])
+    except UserError as error:
+        print(f"attentiontuner: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("attentiontuner: stopped; the same command goes on from what is finished", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def run(verb: str, words: Sequence[str]) -> int:
+    """Parse `words` for `verb` and call its function."""
+    if verb not in COMMANDS:
+        raise UserError(
+            f"unknown command {verb!r}: the commands are {', '.join(COMMANDS)}; `attentiontuner --help` explains them"
+        )
+    import tyro
+
+    name = verb.replace("-", "_")
+    function = getattr(importlib.import_module(f"attentiontuner.cli.{name}"), name)
+    code = tyro.cli(function, prog=f"attentiontuner {verb}", args=list(words))
+    return int(code or 0)
+
+
+def overview() -> str:
+    """The text of `attentiontuner --help`."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {verb:<{width}}{text}" for verb, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: attentiontuner [--import MODULE_OR_FILE] COMMAND ...",
+            "",
+            "Imitation learning that is shown what the expert remembered.",
+            "",
+            *lines,
+            "",
+            "attentiontuner COMMAND --help tells more. --import loads your own code first, so that tasks it",
+            "registers (attentiontuner.register_task) work in every command.",
+        ]
+    )
+
+
+def import_user_code(address: str) -> None:
+    """Import a module by name, or a .py file by path, named by the user on the command line."""
+    if not address.endswith(".py"):
+        try:
+            importlib.import_module(address)
+        except ModuleNotFoundError as error:
+            raise UserError(f"--import {address}: {error}") from error
+        return
+    path = Path(address)
+    spec = spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise UserError(f"--import {address}: there is no such file")
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec.loader.exec_module(module)

@@ -1,0 +1,80 @@
+"""One episode of somebody who knows how, with what they were remembering."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs
+from attentiontuner.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """An episode of T steps: o_0, a_0, …, o_{T-1}, a_{T-1}. Validated when made; its arrays are read-only.
+
+    Attributes:
+        observations: `[T, …]`, the observation before each action.
+        actions: `[T]` int64.
+        rewards: `[T]` float32, the reward after each action.
+        terminated: the task ended the episode.
+        truncated: a time limit ended it.
+        seed: the environment seed the episode was reset with.
+        success: whether the task was solved.
+        pairs: `[K, 3]` int32 rows (p, q, multiplicity), see `demos.pairs`; **None means not annotated**, an empty
+            array means annotated with nothing to remember.
+        episode: its number in the data set, for messages.
+    """
+
+    observations: NDArray[Any]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    terminated: bool
+    truncated: bool
+    seed: int
+    success: bool
+    pairs: PairArray | None = None
+    episode: int = 0
+
+    def __post_init__(self) -> None:
+        length = len(self.actions)
+        if length == 0:
+            raise UserError(f"episode {self.episode}, actions: an episode needs at least one step, this has 0")
+        for field, array in (("observations", self.observations), ("rewards", self.rewards)):
+            if len(array) != length:
+                raise UserError(f"episode {self.episode}, {field}: {len(array)} entries, but actions has {length}")
+        if np.ndim(self.actions) != 1 or np.asarray(self.actions).dtype.kind not in "iu" or np.min(self.actions) < 0:
+            raise UserError(f"episode {self.episode}, actions: expected whole numbers from 0, shape [T]")
+        if not np.isfinite(self.rewards).all():
+            raise UserError(f"episode {self.episode}, rewards: a reward is not a finite number")
+        self._freeze("observations", np.asarray(self.observations))
+        self._freeze("actions", np.asarray(self.actions, np.int64))
+        self._freeze("rewards", np.asarray(self.rewards, np.float32))
+        if self.pairs is not None:
+            object.__setattr__(self, "pairs", as_pairs(self.pairs, length, self.episode))
+
+    def _freeze(self, field: str, array: NDArray[Any]) -> None:
+        view = array.view()
+        view.setflags(write=False)
+        object.__setattr__(self, field, view)
+
+    def __len__(self) -> int:
+        """Number of steps T."""
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        memory = "not annotated" if self.pairs is None else f"{len(self.pairs)} pairs"
+        shape = "×".join(map(str, self.observations.shape))
+        result = "success" if self.success else "failure"
+        return f"Demonstration(episode {self.episode}, seed {self.seed}, observations {shape}, {result}, {memory})"
+
+    def memory_pairs(self) -> Iterator[MemoryPair]:
+        """The pairs one by one; nothing where the episode is not annotated."""
+        for p, q, multiplicity in self.pairs if self.pairs is not None else ():
+            yield MemoryPair(int(p), int(q), int(multiplicity))
+
+    def with_pairs(self, pairs: Any) -> "Demonstration":
+        """The same episode with other pairs (None: not annotated)."""
+        return replace(self, pairs=pairs)

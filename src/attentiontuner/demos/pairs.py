@@ -1,0 +1,60 @@
+"""Memory dependency pairs: (p, q) says that the observation at step p was recalled for the decision at step q."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.errors import UserError
+
+PairArray: TypeAlias = NDArray[np.int32]
+"""`[K, 3]` rows (p, q, multiplicity), p < q, in order of (q, p), each (p, q) once. Always read-only."""
+
+
+class MemoryPair(NamedTuple):
+    """One pair in timesteps. `multiplicity` counts how often o_p matters at q (two equal objects in one room: 2)."""
+
+    p: int
+    q: int
+    multiplicity: int = 1
+
+
+def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode: object = "?") -> PairArray:
+    """Validate and normalise pairs of an episode of `length` steps.
+
+    `pairs` holds (p, q) or (p, q, multiplicity); a pair given several times has its multiplicities added.
+    Errors name the episode, the pair and the limit it breaks.
+    """
+    if isinstance(pairs, np.ndarray) and pairs.ndim == 2:
+        rows = pairs
+    else:
+        rows = np.array([(*pair, 1)[:3] for pair in pairs] or np.empty((0, 3)))
+    if rows.size == 0:
+        return _frozen(np.empty((0, 3), np.int32))
+    if rows.shape[1] == 2:
+        rows = np.column_stack([rows, np.ones(len(rows), rows.dtype)])
+    if rows.shape[1] != 3 or not np.array_equal(rows, rows.astype(np.int64)):
+        raise UserError(f"episode {episode}, pairs: rows must be whole numbers (p, q) or (p, q, multiplicity)")
+    rows = rows.astype(np.int64)
+    _check(rows[:, 0] >= 0, rows, episode, "p is negative")
+    _check(rows[:, 0] < rows[:, 1], rows, episode, "p must be before q")
+    _check(rows[:, 1] < length, rows, episode, f"q is outside the episode of {length} steps")
+    _check(rows[:, 2] >= 1, rows, episode, "the multiplicity is below 1")
+    key = rows[:, 1] * length + rows[:, 0]
+    if np.all(key[1:] > key[:-1]):
+        return _frozen(rows.astype(np.int32))
+    unique, inverse = np.unique(key, return_inverse=True)
+    multiplicity = np.bincount(inverse, weights=rows[:, 2]).astype(np.int64)
+    return _frozen(np.column_stack([unique % length, unique // length, multiplicity]).astype(np.int32))
+
+
+def _check(good: NDArray[np.bool_], rows: NDArray[np.int64], episode: object, problem: str) -> None:
+    if not good.all():
+        p, q, _ = rows[int(np.argmin(good))]
+        raise UserError(f"episode {episode}, pair ({p}, {q}): {problem}")
+
+
+def _frozen(rows: PairArray) -> PairArray:
+    rows.setflags(write=False)
+    return rows

@@ -1,0 +1,51 @@
+"""What one observation looks like: the one fact that environments, stores, models and pages share."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from attentiontuner.errors import UserError
+
+ObservationKind = Literal["grid", "image", "vector"]
+
+MINIGRID_SYMBOLS = (11, 6, 3)
+"""Minigrid's cell: object kind, colour, state."""
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """Kind and shape of one observation.
+
+    - `grid`: uint8 `[W, H, C]`, each channel c a symbol in `range(symbols[c])` (Minigrid: 7×7×3).
+    - `image`: uint8 `[W, H, 3]`, RGB as the environment gives it.
+    - `vector`: float32 `[D]`.
+    """
+
+    kind: ObservationKind
+    shape: tuple[int, ...]
+    symbols: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "symbols", tuple(int(n) for n in self.symbols))
+        if self.kind not in get_args(ObservationKind):
+            raise UserError(f"observation kind {self.kind!r} is not one of {', '.join(get_args(ObservationKind))}")
+        rank = 1 if self.kind == "vector" else 3
+        if len(self.shape) != rank or min(self.shape) < 1:
+            raise UserError(f"observation shape {self.shape} does not fit kind {self.kind!r}: {rank} sizes from 1")
+        if self.kind == "grid" and len(self.symbols) != self.shape[2]:
+            raise UserError(f"a grid of shape {self.shape} needs {self.shape[2]} symbol counts, not {self.symbols}")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type observations are stored in."""
+        return np.dtype(np.float32 if self.kind == "vector" else np.uint8)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "ObservationSpec":
+        return cls(value["kind"], tuple(value["shape"]), tuple(value.get("symbols", ())))

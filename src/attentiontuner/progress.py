@@ -1,0 +1,62 @@
+"""Progress of anything long: a bar on a terminal, a plain line now and then elsewhere. Always on stderr."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+PLAIN_SECONDS = 10.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class Bar:
+    """What the body of `progress(...)` advances."""
+
+    def __init__(self, label: str, total: int, display: Progress | None) -> None:
+        self.label, self.total, self.done, self.note = label, total, 0, ""
+        self._display = display
+        self._task = display.add_task(label, total=total, note="") if display else None
+        self._started = self._printed = time.monotonic()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Count `amount` more units as done; `note` is shown beside the bar until the next one."""
+        self.done += amount
+        self.note = note or self.note
+        if self._display is not None and self._task is not None:
+            self._display.update(self._task, completed=self.done, note=self.note)
+        elif time.monotonic() - self._printed >= PLAIN_SECONDS:
+            self._printed = time.monotonic()
+            self.print_line()
+
+    def print_line(self) -> None:
+        """One plain line: label, how far, seconds so far, note."""
+        seconds = time.monotonic() - self._started
+        print(
+            f"{self.label}: {self.done}/{self.total} in {seconds:.0f} s {self.note}".rstrip(),
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Bar]:
+    """`with progress("collect", total=5000) as bar: ...; bar.advance(250)`."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        bar = Bar(label, total, None)
+        yield bar
+        bar.print_line()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as display:
+        yield Bar(label, total, display)

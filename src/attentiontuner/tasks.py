@@ -1,0 +1,221 @@
+"""The table of tasks. One row per task; nothing else in the package knows a task by its name."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from typing import Any
+
+import gymnasium as gym
+
+from attentiontuner.errors import UserError
+from attentiontuner.experts.base import Expert
+from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
+
+Named = str | Callable[..., Any]
+"""A callable, or its address as "package.module:name", looked up when it is first needed."""
+
+PAPER_EPOCHS = 300
+
+
+def reported_success(reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:
+    """Whether an episode that ended with this last step was solved: what `info` says, else a positive last reward."""
+    for key in ("success", "is_success"):
+        if key in info:
+            return bool(info[key])
+    return terminated and reward > 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task.
+
+    Attributes:
+        name: what commands call it (`hallway`).
+        title: what people call it (`Hallway`).
+        env_id: Gymnasium id. `register` names the module whose import registers it.
+        observation: kind and shape of one observation, after `wrap`.
+        actions: the names of the discrete actions, in order.
+        horizon: the most steps an episode can have under `settings`; a number, or a function of the settings.
+        settings: keyword arguments of `gym.make`.
+        wrap: function env → env that makes observations arrays of `observation` and actions `Discrete`.
+        expert: class called as `expert(env)` after each reset, see `experts.base`; None where nobody wrote one.
+        success: function (last reward, terminated, last info) → bool.
+        keys: browser key names → action, for playing by hand.
+        needs: (module, command that installs it) where the environment's package is not a dependency.
+        demonstrations: how many the paper (or its owner) trains on.
+        epochs: training epochs by method.
+        every_attempt_succeeds: False where the expert can fail and only successes are kept as demonstrations.
+    """
+
+    name: str
+    title: str
+    env_id: str
+    observation: ObservationSpec
+    actions: tuple[str, ...]
+    horizon: int | Callable[[Mapping[str, Any]], int]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    register: str | None = None
+    wrap: Named | None = None
+    expert: Named | None = None
+    success: Named = reported_success
+    keys: Mapping[str, int] = field(default_factory=dict)
+    needs: tuple[str, str] | None = None
+    demonstrations: int = 1000
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    every_attempt_succeeds: bool = True
+
+    @property
+    def max_steps(self) -> int:
+        """The horizon under the present settings, in steps."""
+        return self.horizon(self.settings) if callable(self.horizon) else self.horizon
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "Task":
+        """The same task with some environment settings replaced; unknown ones are refused by the environment."""
+        return replace(self, settings={**self.settings, **settings})
+
+    def training_epochs(self, method: str) -> int:
+        """Epochs the task's owner trains `method` for."""
+        return self.epochs.get(method, PAPER_EPOCHS)
+
+    def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """A fresh environment: observations as in `observation`, `Discrete` actions."""
+        if self.needs is not None:
+            module, command = self.needs
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                raise UserError(
+                    f"task {self.name!r} needs the package {module!r}, which is missing: {command}"
+                ) from None
+        if self.register is not None:
+            importlib.import_module(self.register)
+        try:
+            env = gym.make(self.env_id, disable_env_checker=True, render_mode=render_mode, **self.settings)
+        except TypeError as error:
+            raise UserError(f"task {self.name!r} does not take these settings: {error}") from error
+        return env if self.wrap is None else resolve(self.wrap)(env)
+
+    def make_expert(self, env: gym.Env[Any, Any]) -> Expert:
+        """The expert for the episode that `env` was just reset to."""
+        if self.expert is None:
+            raise UserError(
+                f"task {self.name!r} has no scripted expert; record demonstrations with `attentiontuner play`"
+            )
+        expert: Expert = resolve(self.expert)(env)
+        return expert
+
+    def solved(self, reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:
+        """Whether the episode that ended with this last step was solved."""
+        return bool(resolve(self.success)(reward, terminated, info))
+
+
+def resolve(named: Named) -> Callable[..., Any]:
+    """The callable itself, importing it where only its address is given."""
+    if callable(named):
+        return named
+    module, _, attribute = named.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+_TASKS: dict[str, Task] = {}
+_entry_points_loaded = False
+
+
+def register_task(task: Task) -> Task:
+    """Add a task (or replace the one of the same name); every command then works with it."""
+    _TASKS[task.name] = task
+    return task
+
+
+def all_tasks() -> dict[str, Task]:
+    """Every task by name: ours, installed packages' (entry points `attentiontuner.tasks`), and registered ones."""
+    global _entry_points_loaded
+    if not _entry_points_loaded:
+        _entry_points_loaded = True
+        for point in entry_points(group="attentiontuner.tasks"):
+            point.load()()
+    return dict(_TASKS)
+
+
+def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
+    """The task called `name`, with some of its settings replaced."""
+    tasks = all_tasks()
+    if name not in tasks:
+        raise UserError(
+            f"unknown task {name!r}: the tasks are {', '.join(tasks)}; `attentiontuner tasks` describes them"
+        )
+    return tasks[name].with_settings(settings or {})
+
+
+# --- the paper's six tasks -------------------------------------------------------------------------------------------
+
+MINIGRID_VIEW = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
+MINIGRID_ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
+MINIGRID_KEYS = {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5}
+
+
+def _hallway_steps(settings: Mapping[str, Any]) -> int:
+    return 4 * int(settings["length"]) + 25
+
+
+def _ordering_steps(settings: Mapping[str, Any]) -> int:
+    return 18 + int(settings["length"])
+
+
+def _counting_steps(settings: Mapping[str, Any]) -> int:
+    return 7 * int(settings["length"])
+
+
+register_task(
+    Task(
+        name="hallway",
+        title="Hallway",
+        env_id="LTMB-Hallway-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.hallway:HallwayExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 30},
+        horizon=_hallway_steps,
+        demonstrations=5000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="ordering",
+        title="Ordering",
+        env_id="LTMB-Ordering-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.ordering:OrderingExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 50},
+        horizon=_ordering_steps,
+        demonstrations=5000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="counting",
+        title="Counting",
+        env_id="LTMB-Counting-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.counting:CountingExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 20, "test_freq": 0.3, "empty_freq": 0.1},
+        horizon=_counting_steps,
+        demonstrations=10_000,
+        epochs={"attentiontuner": 600, "vanilla": 600},
+    )
+)
