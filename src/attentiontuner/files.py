@@ -3,7 +3,10 @@
 import errno
 import json
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +51,38 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} does not exist") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the inter-process lock file `path`; it is let go when the block or the process ends, however it ends.
+
+    With `wait=False` a lock that somebody else holds is a `UserError` at once.
+    """
+    try:
+        stream = open(path, "ab")  # noqa: SIM115 - closed below; a `with` would hide whose error it was
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with stream:
+        try:
+            _lock(stream.fileno(), wait)
+        except OSError as error:
+            raise UserError(f"{path.parent} is being written by another process: wait until it has ended") from error
+        yield
+
+
+def _lock(handle: int, wait: bool) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        while True:
+            try:
+                msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+                return
+            except OSError:
+                if not wait:
+                    raise
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

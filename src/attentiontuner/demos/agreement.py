@@ -1,0 +1,76 @@
+"""How far two annotators agree on one episode."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from attentiontuner.demos.pairs import PairArray
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """`precision` is the share of the first annotator's pairs that the second has too, `recall` the other way round.
+
+    Two empty annotations agree fully (all three are 1). Multiplicities are not compared.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    matched: int
+    only_first: tuple[Pair, ...]
+    only_second: tuple[Pair, ...]
+
+
+def agreement(a: PairArray, b: PairArray, tolerance: int = 0) -> PairAgreement:
+    """Match pairs one to one, as many as can be; a pair matches one whose p and q are each at most `tolerance` away."""
+    first: list[Pair] = [(p, q) for p, q, _ in a.tolist()]
+    second: list[Pair] = [(p, q) for p, q, _ in b.tolist()]
+    partner = _matching(first, second, tolerance)
+    taken = set(partner.values())
+    matched = len(partner)
+    precision = matched / len(first) if first else float(not second)
+    recall = matched / len(second) if second else float(not first)
+    f1 = 2 * matched / (len(first) + len(second)) if first or second else 1.0
+    only_first = tuple(pair for pair in first if pair not in partner)
+    only_second = tuple(pair for pair in second if pair not in taken)
+    return PairAgreement(precision, recall, f1, matched, only_first, only_second)
+
+
+def _matching(first: list[Pair], second: list[Pair], tolerance: int) -> dict[Pair, Pair]:
+    """A largest one-to-one matching first → second: exact ones at once, the rest along augmenting paths."""
+    there = set(second)
+    partner = {pair: pair for pair in first if pair in there}
+    holder = dict(partner)  # second -> first
+    if tolerance == 0:
+        return partner
+    reach = range(-tolerance, tolerance + 1)
+    for root in first:
+        if root in partner:
+            continue
+        came_from: dict[Pair, Pair] = {}  # second -> the first it was reached from
+        queue = deque([root])
+        while queue:
+            here = queue.popleft()
+            near = [(here[0] + dp, here[1] + dq) for dq in reach for dp in reach]
+            fresh = [pair for pair in near if pair in there and pair not in came_from]
+            came_from.update((pair, here) for pair in fresh)
+            free = next((pair for pair in fresh if pair not in holder), None)
+            if free is not None:
+                _flip(free, root, came_from, partner, holder)
+                break
+            queue.extend(holder[pair] for pair in fresh)
+    return partner
+
+
+def _flip(
+    end: Pair, root: Pair, came_from: dict[Pair, Pair], partner: dict[Pair, Pair], holder: dict[Pair, Pair]
+) -> None:
+    while True:
+        giver = came_from[end]
+        before = partner.get(giver)
+        partner[giver], holder[end] = end, giver
+        if giver == root or before is None:
+            return
+        end = before

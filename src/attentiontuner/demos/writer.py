@@ -1,0 +1,187 @@
+"""Writing a data set: whole shards, each atomically, listed in the manifest once they are safely there."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attentiontuner.demos.annotations import Annotation, read_shard_annotations, write_shard_annotations
+from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.manifest import (
+    FILE,
+    LOCK,
+    SHARDS,
+    Manifest,
+    ShardEntry,
+    installed_versions,
+    read_manifest,
+    shard_name,
+    write_manifest,
+)
+from attentiontuner.demos.pairs import PairArray
+from attentiontuner.demos.shards import build_shard, encode_shard
+from attentiontuner.errors import UserError
+from attentiontuner.files import locked, write_bytes
+from attentiontuner.observations import ObservationSpec
+
+PairsByAnnotator = Mapping[str, Sequence[PairArray | None]]
+"""annotator → the pairs of each episode of a shard (None: that annotator has not annotated it)."""
+
+
+def default_shard_episodes(observation: ObservationSpec) -> int:
+    """How many episodes a shard holds: few enough that one is easily kept in memory."""
+    return 50 if observation.kind == "image" else 250
+
+
+class DemoWriter:
+    """Creates a data set or goes on with one of the same task, settings, observations and seed; refuses any other."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        task: str,
+        settings: Mapping[str, Any],
+        observation: ObservationSpec,
+        action_names: Sequence[str],
+        seed: int | None,
+        episodes: int = 0,
+        shard_episodes: int | None = None,
+    ) -> None:
+        """`episodes` is how many the finished data set will hold at least (0: as many as will be written).
+
+        `seed` None goes on with a data set of any seed.
+        """
+        self.path = Path(path)
+        wanted = Manifest(
+            task=task,
+            settings=json.loads(json.dumps(dict(settings))),
+            observation=observation,
+            actions=tuple(action_names),
+            seed=seed,
+            episodes=episodes,
+            shard_episodes=shard_episodes or default_shard_episodes(observation),
+            versions=installed_versions(),
+        )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from error
+        with locked(self.path / LOCK):
+            if not (self.path / FILE).exists():
+                self._refuse_foreign_folder()
+                self.manifest = wanted
+                write_manifest(self.path, wanted)
+                return
+            present = read_manifest(self.path)
+            self._refuse_mixture(present, wanted, shard_episodes)
+            self.manifest = replace(present, episodes=max(present.episodes, episodes))
+            if self.manifest != present:
+                write_manifest(self.path, self.manifest)
+
+    def _refuse_foreign_folder(self) -> None:
+        foreign = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
+        if foreign:
+            raise UserError(
+                f"{self.path} is not a data set and holds other things ({foreign[0]}, …): give a new folder"
+            )
+
+    def _refuse_mixture(self, present: Manifest, wanted: Manifest, shard_episodes: int | None) -> None:
+        checks: list[tuple[str, Any, Any]] = [
+            ("task", present.task, wanted.task),
+            ("settings", present.settings, wanted.settings),
+            ("observation", present.observation, wanted.observation),
+            ("actions", present.actions, wanted.actions),
+        ]
+        if wanted.seed is not None:
+            checks.append(("seed", present.seed, wanted.seed))
+        if shard_episodes is not None:
+            checks.append(("episodes per shard", present.shard_episodes, shard_episodes))
+        for name, there, here in checks:
+            if there != here:
+                raise UserError(f"{self.path} holds {name} {there}, not {here}: give another folder for a new data set")
+
+    def write_shard(self, index: int, demonstrations: Sequence[Demonstration], annotations: PairsByAnnotator) -> None:
+        """Write shard `index` (episodes from `index * shard_episodes`) and list it. Doing it twice changes nothing."""
+        first = index * self.manifest.shard_episodes
+        self.register(write_shard_files(self.path, self.manifest, index, first, demonstrations, annotations))
+
+    def append(self, demonstrations: Sequence[Demonstration], annotator: str | None = None) -> list[int]:
+        """Add a new shard at the end, for recordings of people; their pairs become those of `annotator`.
+
+        Returns the episodes' numbers in the data set.
+        """
+        if not demonstrations:
+            return []
+        with locked(self.path / LOCK):
+            manifest = read_manifest(self.path)
+            if manifest.count() != manifest.episodes:
+                raise UserError(
+                    f"{self.path} is an unfinished collection: finish it with the same `collect` command first"
+                )
+            index, first = len(manifest.shards), manifest.count()
+            pairs = {} if annotator is None else {annotator: [d.pairs for d in demonstrations]}
+            entry = write_shard_files(self.path, manifest, index, first, demonstrations, pairs)
+            self.manifest = manifest.with_shard(entry)
+            write_manifest(self.path, self.manifest)
+        return list(range(first, first + len(demonstrations)))
+
+    def register(self, entry: ShardEntry) -> None:
+        """List a shard whose files are written."""
+        with locked(self.path / LOCK):
+            manifest = read_manifest(self.path)
+            for other in manifest.shards:
+                before, after = sorted([other, entry], key=lambda shard: shard.index)
+                if other.index != entry.index and before.end > after.first:
+                    raise UserError(f"shards {before.index} and {after.index} of {self.path} hold the same episodes")
+            self.manifest = manifest.with_shard(entry)
+            write_manifest(self.path, self.manifest)
+
+    def finished_shards(self) -> dict[int, ShardEntry]:
+        """The listed shards whose files are there in full size."""
+        return {shard.index: shard for shard in self.manifest.shards if self._is_there(shard)}
+
+    def _is_there(self, shard: ShardEntry) -> bool:
+        path = self.path / SHARDS / shard_name(shard.index)
+        return path.is_file() and path.stat().st_size == shard.bytes
+
+
+def write_shard_files(
+    root: Path,
+    manifest: Manifest,
+    index: int,
+    first: int,
+    demonstrations: Sequence[Demonstration],
+    annotations: PairsByAnnotator,
+) -> ShardEntry:
+    """Write the files of one shard, frames last; it belongs to the data set once its entry is in the manifest."""
+    numbered = [replace(d, episode=first + i, pairs=None) for i, d in enumerate(demonstrations)]
+    shard = build_shard(numbered, manifest.observation, len(manifest.actions))
+    content = encode_shard(shard)
+    entry = ShardEntry(
+        index=index,
+        first=first,
+        episodes=len(demonstrations),
+        successes=int(shard.success.sum()),
+        distinct_frames=len(shard.frames),
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        lengths=tuple(int(length) for length in shard.lengths),
+    )
+    for annotator, of_episodes in annotations.items():
+        if len(of_episodes) != len(demonstrations):
+            raise UserError(f"annotator {annotator!r}: {len(of_episodes)} pairs for {len(demonstrations)} episodes")
+        lines = {
+            first + i: Annotation(numbered[i].with_pairs(pairs).pairs)  # type: ignore[arg-type]
+            for i, pairs in enumerate(of_episodes)
+            if pairs is not None
+        }
+        # Lines that somebody has revised since are theirs: writing a lost shard anew must not undo them.
+        kept = read_shard_annotations(root, annotator, entry)
+        lines.update({episode: annotation for episode, annotation in kept.items() if annotation.revision})
+        if lines or kept:
+            write_shard_annotations(root, annotator, index, lines)
+    write_bytes(root / SHARDS / shard_name(index), content)
+    return entry
