@@ -139,6 +139,14 @@ class DemoWriter:
             self.manifest = manifest.with_shard(entry)
             write_manifest(self.path, self.manifest)
 
+    def set_episodes(self, episodes: int) -> None:
+        """Say how many episodes the finished data set will hold."""
+        with locked(self.path / LOCK):
+            present = read_manifest(self.path)
+            self.manifest = replace(present, episodes=max(present.count(), episodes))
+            if self.manifest != present:
+                write_manifest(self.path, self.manifest)
+
     def finished_shards(self) -> dict[int, ShardEntry]:
         """The listed shards whose files are there in full size."""
         return {shard.index: shard for shard in self.manifest.shards if self._is_there(shard)}

@@ -1,0 +1,61 @@
+"""`attentiontuner collect`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from attentiontuner.errors import UserError
+
+
+def collect(
+    task: Positional[str],
+    /,
+    out: Path,
+    episodes: int | None = None,
+    seed: int = 1,
+    workers: int | None = None,
+    shard_episodes: int | None = None,
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+) -> None:
+    """Record demonstrations of a task with its scripted expert, memory pairs included.
+
+    The same seed gives the same bytes whatever the number of workers. Interrupted, the same command goes on; with a
+    larger --episodes it extends a data set whose shards are full.
+
+    Args:
+        task: name of the task, see `attentiontuner tasks`.
+        out: folder of the data set.
+        episodes: how many demonstrations; the task's own number if not given.
+        seed: seed of the data set; environment seeds follow from it and are never those of evaluation.
+        workers: processes to collect in; one per core if not given.
+        shard_episodes: episodes per shard; 250, or 50 where observations are images, if not given.
+        settings: environment settings as name=value, such as length=30 test_freq=0.2.
+    """
+    from attentiontuner.experts.collect import collect as collect_demonstrations
+    from attentiontuner.tasks import get_task
+
+    chosen = get_task(task, parse_settings(settings))
+    wanted = chosen.demonstrations if episodes is None else episodes
+    store = collect_demonstrations(chosen, wanted, seed, out, workers, shard_episodes)
+    size = sum(path.stat().st_size for path in (store.path / "shards").iterdir()) / 1e6
+    print(f"{out}: {len(store)} episodes of {store.task}, {store.lengths.mean():.1f} steps on average, {size:.1f} MB")
+
+
+def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """`length=30` → {"length": 30}: the value is a JSON scalar, or else text."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise UserError(f"--set {word}: write settings as name=value, such as length=30")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        if isinstance(value, dict | list):
+            raise UserError(f"--set {word}: the value must be a number, true, false, null or text")
+        settings[name] = value
+    return settings

@@ -1,0 +1,82 @@
+"""`attentiontuner inspect`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+
+def inspect(
+    path: Positional[Path],
+    /,
+    verify: bool = False,
+    json: bool = False,
+    picture: Path | None = None,
+    episode: int = 0,
+    annotator: str | None = None,
+) -> None:
+    """Say what a data set holds; check it; draw one of its episodes.
+
+    Args:
+        path: folder of the data set.
+        verify: check every checksum and every annotation; a damaged file ends with its name and exit code 2.
+        json: print JSON instead of a table.
+        picture: draw an episode, its frames and expert matrix, to this PNG file.
+        episode: the episode to draw.
+        annotator: whose pairs; the expert's if not given.
+    """
+    from attentiontuner.demos import DemoStore
+    from attentiontuner.errors import UserError
+
+    store = DemoStore.open(path, annotator)
+    if verify:
+        store.verify()
+    summary = store.summary()
+    if verify:
+        summary["verified"] = True
+    if picture is not None:
+        from attentiontuner.pictures import save_episode_picture
+
+        if not 0 <= episode < len(store):
+            raise UserError(f"--episode {episode}: the data set holds {len(store)} episodes, numbered from 0")
+        save_episode_picture(store.observation, store[episode], picture, f"{store.task}, episode")
+    print_json(summary) if json else print_table(summary)
+
+
+def print_json(summary: dict[str, Any]) -> None:
+    print(json.dumps(summary, indent=2))
+
+
+def print_table(summary: dict[str, Any]) -> None:
+    """The summary for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, title=summary["path"], title_justify="left")
+    unfinished = "" if summary["complete"] else " (unfinished: the same `collect` command goes on)"
+    settings = ", ".join(f"{name}={value}" for name, value in summary["settings"].items())
+    shape = "×".join(map(str, summary["observation"]["shape"]))
+    share = summary["bytes"] / summary["raw_bytes"] if summary["raw_bytes"] else 0.0
+    rows = {
+        "task": f"{summary['task']} ({settings})" if settings else summary["task"],
+        "seed": "none" if summary["seed"] is None else str(summary["seed"]),
+        "observation": f"{summary['observation']['kind']} {shape}",
+        "actions": ", ".join(summary["actions"]),
+        "episodes": f"{summary['episodes']:,}{unfinished}",
+        "length": f"{summary['mean_length']:.1f} steps on average, {summary['max_length']} at most",
+        "success rate": f"{summary['success_rate']:.1%}",
+        "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {summary['shards']} shards ({share:.2%} of the raw frames)",
+    }
+    for name, found in summary["annotators"].items():
+        flagged = f", {found['flagged_episodes']} flagged" if found["flagged_episodes"] else ""
+        rows[f"annotator {name}"] = (
+            f"{found['annotated_episodes']:,} episodes, {found['pairs_per_episode']:.1f} pairs each{flagged}"
+        )
+    if not summary["annotators"]:
+        rows["annotators"] = "none"
+    if summary.get("verified"):
+        rows["checked"] = "every shard and annotation is sound"
+    for name, text in rows.items():
+        table.add_row(name, text)
+    Console().print(table)

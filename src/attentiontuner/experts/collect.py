@@ -1,0 +1,216 @@
+"""Collecting demonstrations: the expert plays, shard by shard, in as many processes as wanted.
+
+A shard is collected whole by one worker from its own fixed environment seeds, so the bytes depend on the data set's
+seed alone and never on the number of workers. A shard counts once it is in the manifest: a killed collection goes on
+from there.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray, as_pairs
+from attentiontuner.demos.manifest import SHARDS, Manifest, ShardEntry
+from attentiontuner.demos.writer import write_shard_files
+from attentiontuner.errors import UserError
+from attentiontuner.experts.base import EXPERT_ANNOTATOR
+from attentiontuner.files import locked
+from attentiontuner.progress import progress
+from attentiontuner.seeds import demonstration_seed
+from attentiontuner.tasks import Task
+
+ATTEMPTS_PER_EPISODE = 2
+"""An expert that may fail gets this many attempts per wanted episode of a shard."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One recorded episode and the pairs of every annotator the expert spoke for."""
+
+    demonstration: Demonstration
+    pairs: Mapping[str, PairArray]
+
+
+def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
+    """Let the task's expert play the episode of environment seed `seed` to its end."""
+    observation, info = env.reset(seed=seed)
+    expert = task.make_expert(env)
+    observations: list[Any] = []
+    actions: list[int] = []
+    rewards: list[float] = []
+    recalled: dict[str, list[tuple[int, int]]] = {EXPERT_ANNOTATOR: []}
+    terminated = truncated = False
+    while not (terminated or truncated):
+        step = len(actions)
+        if step >= task.max_steps:
+            raise UserError(f"task {task.name!r}, seed {seed}: no end within the horizon of {task.max_steps} steps")
+        seen = np.asarray(observation, task.observation.dtype)
+        decision = expert.decide(seen)
+        for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
+            recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
+        observations.append(seen.copy())
+        actions.append(int(decision.action))
+        observation, reward, terminated, truncated, info = env.step(decision.action)
+        rewards.append(float(reward))
+    demonstration = Demonstration(
+        observations=np.stack(observations),
+        actions=np.array(actions, np.int64),
+        rewards=np.array(rewards, np.float32),
+        terminated=bool(terminated),
+        truncated=bool(truncated),
+        seed=seed,
+        success=task.solved(rewards[-1], bool(terminated), info),
+    )
+    length = len(demonstration)
+    try:
+        pairs = {name: as_pairs(rows, length, f"of seed {seed}") for name, rows in recalled.items()}
+    except UserError as error:
+        raise UserError(f"task {task.name!r}, expert: {error}") from error
+    return Episode(demonstration, pairs)
+
+
+def record_shard(task: Task, seed: int, index: int, episodes: int, shard_episodes: int) -> list[Episode]:
+    """The `episodes` demonstrations of shard `index`: its attempts in order, only successes kept."""
+    attempts = ATTEMPTS_PER_EPISODE * shard_episodes
+    kept: list[Episode] = []
+    env = task.make_env()
+    try:
+        for attempt in range(index * attempts, (index + 1) * attempts):
+            episode = record_episode(task, env, demonstration_seed(seed, attempt))
+            if episode.demonstration.success:
+                kept.append(replace(episode, demonstration=replace(episode.demonstration, episode=len(kept))))
+            elif task.every_attempt_succeeds:
+                raise UserError(f"task {task.name!r}: the expert failed on seed {episode.demonstration.seed}")
+            if len(kept) == episodes:
+                return kept
+    finally:
+        env.close()
+    raise UserError(f"task {task.name!r}: the expert solved only {len(kept)} of {attempts} attempts of shard {index}")
+
+
+def collect_shard(root: Path, manifest: Manifest, task: Task, index: int) -> ShardEntry:
+    """Record shard `index` and write its files."""
+    size = manifest.shard_episodes
+    first = index * size
+    episodes = record_shard(task, manifest.seed or 0, index, min(size, manifest.episodes - first), size)
+    annotators = dict.fromkeys(name for episode in episodes for name in episode.pairs)
+    pairs = {name: [episode.pairs.get(name) for episode in episodes] for name in annotators}
+    return write_shard_files(root, manifest, index, first, [episode.demonstration for episode in episodes], pairs)
+
+
+def collect(
+    task: Task,
+    episodes: int,
+    seed: int,
+    out: Path | str,
+    workers: int | None = None,
+    shard_episodes: int | None = None,
+) -> DemoStore:
+    """Record `episodes` demonstrations of `task` into the folder `out` and open it.
+
+    A folder that holds some of them already is completed; one whose shards are full is extended.
+    """
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: give at least 1")
+    if workers is not None and workers < 1:
+        raise UserError(f"--workers {workers}: give at least 1")
+    demonstration_seed(seed, 0)  # an impossible seed is refused before anything is written
+    env = task.make_env()  # so are settings the environment does not take, and an expert that is not there
+    env.reset(seed=demonstration_seed(seed, 0))
+    task.make_expert(env)
+    env.close()
+    writer = DemoWriter(
+        out,
+        task=task.name,
+        settings=task.settings,
+        observation=task.observation,
+        action_names=task.actions,
+        seed=seed,
+        shard_episodes=shard_episodes,
+    )
+    with locked(writer.path / ".collect.lock", wait=False):
+        _remove_leftovers(writer.path / SHARDS)
+        _plan(writer, episodes)
+        size, finished = writer.manifest.shard_episodes, writer.finished_shards()
+        missing = [index for index in range(-(-episodes // size)) if index not in finished]
+        done = sum(shard.episodes for shard in finished.values())
+        with progress(f"collect {task.name}", total=episodes) as bar:
+            bar.advance(done)
+            for entry in _collect_missing(writer, task, missing, workers):
+                writer.register(entry)
+                bar.advance(entry.episodes)
+    return DemoStore.open(writer.path)
+
+
+def _plan(writer: DemoWriter, episodes: int) -> None:
+    """Set how many episodes the data set shall hold, if that agrees with what is there."""
+    size, path = writer.manifest.shard_episodes, writer.path
+    if episodes < writer.manifest.episodes:
+        raise UserError(
+            f"{path} is a data set of {writer.manifest.episodes} episodes: ask for as many, or give another folder"
+        )
+    for shard in writer.manifest.shards:
+        if shard.first != shard.index * size or (shard.episodes != size and shard.end != episodes):
+            raise UserError(
+                f"{path} holds {writer.manifest.episodes} episodes and its shard {shard.index} is not full "
+                f"({shard.episodes} of {size}), so it cannot be extended: give another folder"
+            )
+    writer.set_episodes(episodes)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Half-written temporary files of a killed process; the lock says that no other is at work."""
+    if folder.is_dir():
+        for path in folder.glob(".*"):
+            path.unlink(missing_ok=True)
+
+
+def _collect_missing(writer: DemoWriter, task: Task, missing: list[int], workers: int | None) -> Iterator[ShardEntry]:
+    processes = min(len(missing), workers or os.cpu_count() or 1)
+    if processes <= 1:
+        for index in missing:
+            yield collect_shard(writer.path, writer.manifest, task, index)
+        return
+    with _pool(processes) as pool:
+        jobs = [pool.submit(collect_shard, writer.path, writer.manifest, task, index) for index in missing]
+        try:
+            for job in as_completed(jobs):
+                yield job.result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a worker process died (out of memory, or killed): finished shards are kept; "
+                "the same command goes on from there, with fewer --workers if memory is short"
+            ) from error
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
