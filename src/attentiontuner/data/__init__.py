@@ -1,0 +1,1 @@
+"""From demonstrations to what the model eats: tokens and packed batches. Torch starts here."""

@@ -1,0 +1,44 @@
+"""The token layout, and pairs as places in the expert matrix E. The only file that knows both timesteps and tokens.
+
+A trajectory of T steps is the token sequence o_0, a_0, o_1, a_1, …: observation t is token 2t, action t is token
+2t + 1, n = 2T tokens in all. E is [n, n]; row i says what token i should attend to. Its rows of action tokens are zero.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOKENS_PER_STEP = 2
+
+
+def observation_token(step: Any) -> Any:
+    """Token of the observation at `step` (a number or an array of them)."""
+    return TOKENS_PER_STEP * step
+
+
+def action_token(step: Any) -> Any:
+    """Token of the action at `step`."""
+    return TOKENS_PER_STEP * step + 1
+
+
+def head_of(recalled: NDArray[np.int64], recalling: NDArray[np.int64], heads: int) -> NDArray[np.int64]:
+    """Which of `heads` supervised heads a one of E belongs to when each row's pairs are split over the heads.
+
+    The row of token q is cut into `heads` equal stretches of the tokens before it: token p goes to head
+    p // ceil((q + 1) / heads). Both arguments are tokens, any shape.
+    """
+    return recalled // -(-(recalling + 1) // heads)
+
+
+def expert_matrix(pairs: NDArray[Any], length: int, attend_self: bool = True) -> NDArray[np.float32]:
+    """E of one episode: float32 `[2·length, 2·length]` from pairs `[K, 2 or 3]` in timesteps.
+
+    `attend_self` adds a one at (2t, 2t) for every observation: attend to the present.
+    """
+    expert = np.zeros((TOKENS_PER_STEP * length,) * 2, np.float32)
+    expert[observation_token(pairs[:, 1]), observation_token(pairs[:, 0])] = 1
+    if attend_self:
+        present = observation_token(np.arange(length))
+        expert[present, present] = 1
+    return expert

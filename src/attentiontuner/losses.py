@@ -1,0 +1,94 @@
+"""What training minimises: pure functions with named terms.
+
+Legend: B episodes, S steps, n tokens of the longest episode, A attention weights, E the expert's matrix.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attentiontuner.data.batches import Batch
+from attentiontuner.data.tokens import TOKENS_PER_STEP
+from attentiontuner.models.transformer import Output
+
+LOG_FLOOR = -100.0
+"""The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The loss of a batch and what it is made of; all are scalar tensors on the device.
+
+    Attributes:
+        imitation: mean negative log-likelihood of the expert's actions over all steps.
+        memory: Equation 4 over the annotated episodes, averaged over the supervised heads; 0 without any.
+        total: imitation + memory_weight · memory.
+        correct: number of steps at which the expert's action is the likeliest.
+        steps: number of steps in this batch (in this process).
+    """
+
+    imitation: Tensor
+    memory: Tensor
+    total: Tensor
+    correct: Tensor
+    steps: Tensor
+
+
+def loss_terms(output: Output, batch: Batch, memory_weight: float) -> LossTerms:
+    """The training loss: L = L_IL + λ · L(A, E). Sums are divided by the batch's totals over all processes."""
+    logits = output.logits.float()
+    real = batch.real
+    negative_log_likelihood = F.cross_entropy(logits, batch.actions, reduction="none")
+    imitation = (negative_log_likelihood * real).sum() / batch.totals[0]
+    memory = torch.zeros((), device=logits.device)
+    if output.log_attention:
+        heads = len(output.log_attention)
+        expert = batch.expert(heads)
+        token = torch.arange(batch.tokens, device=logits.device)
+        counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[
+            :, None
+        ]  # [B, n] rows that count
+        for number, log_attention in enumerate(output.log_attention.values()):
+            cross_entropy = memory_cross_entropy(log_attention, expert[number])
+            memory = memory + (cross_entropy * counted).sum() / batch.totals[1] / heads
+    correct = ((logits.argmax(-1) == batch.actions) & real).sum()
+    return LossTerms(imitation, memory, imitation + memory_weight * memory, correct, real.sum())
+
+
+def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor) -> Tensor:
+    """Equation 4: binary cross-entropy between attention weights and E, both `[B, n, n]`, `lengths` `[B]` in tokens.
+
+    The mean over the n × n entries of every trajectory's own n; the upper triangle, where both sides are 0, counts
+    among the entries. Over a batch: the sum of all entries divided by their number.
+    """
+    token = torch.arange(attention.shape[-1], device=attention.device)
+    inside = token < lengths[:, None]
+    inside = inside[:, :, None] & inside[:, None, :]
+    entry = expert * _log(attention) + (1 - expert) * _log(1 - attention)
+    return -torch.where(inside, entry, 0).sum() / inside.sum()
+
+
+def _log(weight: Tensor) -> Tensor:
+    """log with a floor, and with no gradient where there is nothing."""
+    return (
+        torch.where(weight > 0, weight.clamp(min=torch.finfo(weight.dtype).tiny), 1).log().where(weight > 0, LOG_FLOOR)
+    )
+
+
+def memory_cross_entropy(log_attention: Tensor, expert: Tensor) -> Tensor:
+    """Equation 4's sum over each row, from log-weights: `[B, n, n]` and bool `[B, n, n]` → `[B, n]`.
+
+    1 - A loses all its digits when A is close to 1, which is where training wants it. Only a row's largest weight can
+    be above one half, and 1 minus it is the sum of the others: the logarithm of that sum is taken directly.
+    """
+    finite = log_attention.clamp(min=_NOTHING)
+    largest = log_attention.argmax(-1, keepdim=True)
+    others = finite.scatter(-1, largest, _NOTHING)
+    log_rest = torch.log1p(-others.exp()).scatter(-1, largest, others.logsumexp(-1, keepdim=True).clamp(min=LOG_FLOOR))
+    return -torch.where(expert, log_attention, log_rest).sum(-1)
+
+
+_NOTHING = -1e4
+"""The log of a weight that is none, but finite: a row of one key has no others, and its gradient must not be NaN."""

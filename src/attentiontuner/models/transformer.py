@@ -1,0 +1,252 @@
+"""The paper's causal Transformer over o_0, a_0, o_1, a_1, …: the whole model, top to bottom.
+
+Legend: B episodes, S steps in all of them (packed end to end, see `data.batches`), T steps of the longest episode,
+n = 2T tokens, D = d_model, H heads of size D / H, R rows of a streaming cache. Module and parameter names are those of
+the network tree printed in the paper's appendix, so weights trained with the authors' code load as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attentiontuner.data.batches import Batch
+from attentiontuner.data.tokens import TOKENS_PER_STEP
+from attentiontuner.errors import UserError
+from attentiontuner.models.embedders import ActionEmbedding, Embedder, PositionalEmbedding, observation_embedding
+from attentiontuner.models.heads import Head
+from attentiontuner.observations import ObservationSpec
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes of the network; the defaults are the paper's."""
+
+    observation: ObservationSpec
+    actions: int
+    d_model: int = 512
+    layers: int = 4
+    heads: int = 2
+    feedforward: int = 2048
+    dropout: float = 0.1
+    embedder: Embedder = "paper"
+
+    def __post_init__(self) -> None:
+        for field in ("actions", "d_model", "layers", "heads", "feedforward"):
+            if getattr(self, field) < 1:
+                raise UserError(f"model {field}: {getattr(self, field)} is below 1")
+        if self.d_model % (2 * self.heads):
+            raise UserError(f"model d_model: {self.d_model} is not a multiple of twice the {self.heads} heads")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"model dropout: {self.dropout} is not in [0, 1)")
+        if self.embedder not in ("paper", "lookup"):
+            raise UserError(f"model embedder: {self.embedder!r} is neither 'paper' nor 'lookup'")
+        if self.embedder == "lookup" and self.observation.kind != "grid":
+            raise UserError(
+                f"model embedder: 'lookup' is for symbol grids, not for {self.observation.kind} observations"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `models.model_config_from_json` reads back."""
+        return {"architecture": "transformer", **asdict(self)}
+
+
+class Output(NamedTuple):
+    """What a forward pass gives.
+
+    Attributes:
+        logits: `[S, actions]`, the action distribution at each step.
+        log_attention: log of the attention weights `[B, n, n]` of each head asked for, -inf above the diagonal.
+    """
+
+    logits: Tensor
+    log_attention: dict[Head, Tensor]
+
+
+class Layout(NamedTuple):
+    """Where packed tokens stand in the padded layout that attention needs."""
+
+    place: Tensor  # [2S] flat place in [B·n]; fillers stand at or after the end
+    rows: int  # B
+    tokens: int  # n
+
+    def pad(self, packed: Tensor) -> Tensor:
+        """`[2S, …]` → `[B, n, …]`, zeros where an episode is over."""
+        size = self.rows * self.tokens
+        padded = packed.new_zeros(size + TOKENS_PER_STEP, *packed.shape[1:]).index_copy(0, self.place, packed)
+        return padded[:size].view(self.rows, self.tokens, *packed.shape[1:])
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """`[B, n, …]` → `[2S, …]`."""
+        last = self.rows * self.tokens - 1
+        return padded.flatten(0, 1).index_select(0, self.place.clamp(max=last))
+
+
+class SelfAttention(nn.Module):
+    """Causal multi-head self-attention. Weights are materialised only for the heads asked for; the rest is fused."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_proj = nn.Linear(d_model, d_model)
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def project(self, tokens: Tensor) -> Tensor:
+        """`[…, D]` → queries, keys and values `[…, 3, H, D / H]`."""
+        projected = F.linear(tokens, self.in_proj_weight, self.in_proj_bias)
+        return projected.view(*tokens.shape[:-1], 3, self.heads, -1)
+
+    def forward(self, tokens: Tensor, layout: Layout, watched: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
+        """Packed tokens `[2S, D]` → the same shape, and log-weights `[B, n, n]` of the watched heads."""
+        query, key, value = layout.pad(self.project(tokens)).permute(2, 0, 3, 1, 4)  # [B, H, n, D / H] each
+        fused = [head for head in range(self.heads) if head not in watched]
+        mixed: list[Tensor | None] = [None] * self.heads
+        if fused:
+            neighbours = fused[-1] - fused[0] + 1 == len(fused)
+            chosen = slice(fused[0], fused[-1] + 1) if neighbours else fused
+            out = F.scaled_dot_product_attention(query[:, chosen], key[:, chosen], value[:, chosen], is_causal=True)
+            for place, head in enumerate(fused):
+                mixed[head] = out[:, place]
+        logs = {}
+        for head in watched:
+            logs[head] = causal_log_attention(query[:, head], key[:, head])
+            mixed[head] = logs[head].exp().to(value.dtype) @ value[:, head]
+        joined = torch.cat([out for out in mixed if out is not None], -1)  # [B, n, D]
+        return self.out_proj(layout.pack(joined)), logs
+
+    def step(
+        self, tokens: Tensor, keys: Tensor, values: Tensor, slots: Tensor, visible: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from new tokens `[R, 2, D]` over the cache `[R, H, slots, D / H]` after writing them into it.
+
+        Returns the output `[R, 2, D]` and the queries `[R, H, 2, D / H]`.
+        """
+        query, key, value = self.project(tokens).permute(2, 0, 3, 1, 4)  # [R, H, 2, D / H]
+        where = slots[:, None, :, None].expand_as(key)
+        keys.scatter_(2, where, key.to(keys.dtype))
+        values.scatter_(2, where, value.to(values.dtype))
+        end = visible.shape[-1]
+        seen = F.scaled_dot_product_attention(query.to(keys.dtype), keys[:, :, :end], values[:, :, :end], visible)
+        return self.out_proj(seen.transpose(1, 2).flatten(2)), query
+
+
+def causal_log_attention(query: Tensor, key: Tensor) -> Tensor:
+    """Log of the causal softmax of the scaled scores, in float32 whatever the precision around: `[B, n, n]`."""
+    with torch.autocast(query.device.type, enabled=False):
+        scores = query.float() @ key.float().transpose(-1, -2) * query.shape[-1] ** -0.5
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        return F.log_softmax(scores.masked_fill(future, -torch.inf), -1)
+
+
+class TransformerLayer(nn.Module):
+    """Attention, then a feed-forward network, each added to its input and normalised after (post-LN)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config.d_model, config.heads)
+        self.norm1 = nn.LayerNorm(config.d_model)
+        self.feedforward = nn.Sequential(
+            nn.Linear(config.d_model, config.feedforward),
+            nn.ReLU(),
+            nn.Linear(config.feedforward, config.d_model),
+            nn.Dropout(config.dropout),
+        )
+        self.norm2 = nn.LayerNorm(config.d_model)
+
+    def finish(self, tokens: Tensor, attended: Tensor) -> Tensor:
+        """The layer after its attention."""
+        tokens = self.norm1(tokens + attended)
+        finished: Tensor = self.norm2(tokens + self.feedforward(tokens))
+        return finished
+
+    def forward(self, tokens: Tensor, layout: Layout, watched: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
+        attended, logs = self.self_attention(tokens, layout, watched)
+        return self.finish(tokens, attended), logs
+
+
+class Cache(NamedTuple):
+    """Keys and values of the past of R episodes. Token i stands in slot i + 1; slot 0 belongs to nobody."""
+
+    keys: list[Tensor]  # per layer [R, H, 2·max_steps, D / H]
+    values: list[Tensor]
+    time: Tensor  # [R] the present step of each row
+
+
+class Transformer(nn.Module):
+    """The policy: actions from all observations and actions so far."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder)
+        self.action_embedding = ActionEmbedding(config.actions, config.d_model)
+        self.positional_encoding = PositionalEmbedding(config.d_model)
+        self.embedding_LN = nn.LayerNorm(config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer_layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
+        self.output = nn.Linear(config.d_model, config.actions)
+
+    def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
+        """Logits of every step of a packed batch, and the log-weights of the supervised heads."""
+        seen = self.image_embedding(batch.observations).index_select(0, batch.frame)  # [S, D]
+        done = self.action_embedding(batch.actions)
+        position = self.positional_encoding(batch.time)
+        tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)  # [2S, D]: o, a, o, a, …
+        tokens = self.dropout(self.embedding_LN(tokens))
+        first = TOKENS_PER_STEP * batch.slot
+        layout = Layout(torch.stack([first, first + 1], 1).flatten(), batch.rows, batch.tokens)
+        log_attention = {}
+        for number, layer in enumerate(self.transformer_layers):
+            watched = [head for at, head in supervised if at == number]
+            tokens, logs = layer(tokens, layout, watched)
+            log_attention.update({Head(number, head): log for head, log in logs.items()})
+        return Output(self.output(tokens[::TOKENS_PER_STEP]), {head: log_attention[head] for head in supervised})
+
+    def start(self, rows: int, max_steps: int) -> Cache:
+        """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
+        config, weight = self.config, self.output.weight
+        shape = (rows, config.heads, TOKENS_PER_STEP * max_steps, config.d_model // config.heads)
+        empty = [[weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2)]
+        return Cache(empty[0], empty[1], torch.full((rows,), -1, device=weight.device))
+
+    def step(
+        self, cache: Cache, observations: Tensor, last_actions: Tensor, watch: Sequence[Head] = ()
+    ) -> tuple[Tensor, dict[Head, Tensor]]:
+        """One step of R episodes at once.
+
+        `observations` `[R, …]` are the present ones; `last_actions` `[R]` the actions before them, -1 where a new
+        episode begins in that row. Returns logits `[R, actions]` and, for each watched head, its weights on the
+        observations so far `[R, max_steps]`.
+        """
+        begins = last_actions < 0
+        time = torch.where(begins, 0, cache.time + 1)
+        cache.time.copy_(time)
+        # The new tokens of a row are a_{t-1} and o_t. Where an episode begins there is no a_{t-1}: it goes to slot 0.
+        done = self.action_embedding(last_actions.clamp(min=0)) + self.positional_encoding((time - 1).clamp(min=0))
+        seen = self.image_embedding(observations) + self.positional_encoding(time)
+        tokens = self.embedding_LN(torch.stack([done, seen], 1))  # [R, 2, D]
+        slots = torch.stack([TOKENS_PER_STEP * time, TOKENS_PER_STEP * time + 1], 1)  # [R, 2]
+        total = cache.keys[0].shape[2]
+        # A host that computes by itself saves the slots nobody has reached; a GPU keeps one shape and never waits.
+        end = min(total, TOKENS_PER_STEP * (int(time.max()) + 1)) if time.device.type == "cpu" else total
+        key_slot = torch.arange(end, device=time.device)
+        visible = (key_slot <= slots[..., None]) & ((key_slot > 0) | (slots[..., None] == 0))  # [R, 2, end]
+        weights = {}
+        for number, layer in enumerate(self.transformer_layers):
+            assert isinstance(layer, TransformerLayer)
+            keys, values = cache.keys[number], cache.values[number]
+            attended, query = layer.self_attention.step(tokens, keys, values, slots, visible[:, None])
+            tokens = layer.finish(tokens, attended)
+            for head in (head for head in watch if head.layer == number):
+                scores = torch.einsum("rd,rkd->rk", query[:, head.head, 1].float(), keys[:, head.head, :end].float())
+                scores = scores * query.shape[-1] ** -0.5
+                full = torch.zeros(len(time), total, device=time.device)
+                full[:, :end] = scores.masked_fill(~visible[:, 1], -torch.inf).softmax(-1)
+                weights[head] = full[:, 1::TOKENS_PER_STEP]
+        return self.output(tokens[:, 1]), weights

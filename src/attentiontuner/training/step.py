@@ -1,0 +1,200 @@
+"""One optimisation step: eager on a CPU, a recorded CUDA graph on a GPU, gradients summed over processes.
+
+The step never waits for the device: what it measures is added up there and read once an epoch by `collect`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attentiontuner.data.batches import Batch, DemoData, Sizes
+from attentiontuner.losses import loss_terms
+from attentiontuner.models.heads import Head
+
+Precision = Literal["float32", "bfloat16"]
+
+_SUMS = ("imitation", "memory", "correct", "steps", "gradient_norm", "batches", "first_bad")
+_NEVER = 1e30
+
+
+def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """The paper's Adam (β 0.9, 0.999; ε 1e-8; no weight decay), fused, and recordable in a CUDA graph."""
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    rate = torch.tensor(learning_rate, device="cuda") if on_gpu else learning_rate
+    return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
+
+
+class TrainStep:
+    """Call it with the rows of a global batch; each process computes its share of them.
+
+    Args:
+        model: the network, in training mode, on its device.
+        optimiser: made by `make_optimiser`.
+        data: the demonstrations, on the same device.
+        heads: the supervised heads.
+        memory_weight: λ.
+        precision: of the network's matrix products; losses are always float32.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        data: DemoData,
+        heads: Sequence[Head],
+        memory_weight: float,
+        precision: Precision = "float32",
+    ) -> None:
+        self.model, self.optimiser, self.data = model, optimiser, data
+        self.heads, self.memory_weight, self.precision = tuple(heads), memory_weight, precision
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.processes = dist.get_world_size() if dist.is_initialized() else 1
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        self.share = slice(rank, None, self.processes)
+        self.sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=data.device)
+        self.sums[-1] = _NEVER
+        self._graphs: dict[Sizes, _Graph | None] = {}
+        if data.device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if precision == "bfloat16" else "highest")
+
+    def __call__(self, rows: NDArray[np.int64]) -> None:
+        """One step on the episodes `rows` (of all processes together). No synchronisation."""
+        if self.data.device.type == "cuda" and self.processes == 1:
+            self._recorded(rows)
+        else:
+            self._run(self.data.batch(rows, self.share))
+
+    def _run(self, batch: Batch) -> None:
+        with autocast(self.data.device, self.precision):
+            output = self.model(batch, self.heads)
+        terms = loss_terms(output, batch, self.memory_weight)
+        self.optimiser.zero_grad(set_to_none=True)
+        terms.total.backward()
+        if self.processes > 1:
+            sum_over_processes([parameter.grad for parameter in self.parameters if parameter.grad is not None])
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        self.optimiser.step()
+        count = self.sums[5]
+        good = torch.isfinite(terms.total) & torch.isfinite(norm)
+        first_bad = torch.where(good, self.sums[6], torch.minimum(self.sums[6], count))
+        share = [terms.imitation, terms.memory, terms.correct, terms.steps]
+        self.sums[:6] += torch.stack(
+            [*(term.detach().double() for term in share), norm.double(), torch.ones_like(count)]
+        )
+        self.sums[6] = first_bad
+
+    def _recorded(self, rows: NDArray[np.int64]) -> None:
+        """The first batch of a shape is an ordinary step, which warms everything up; later ones replay a recording."""
+        sizes = rounded_up(self.data.exact_sizes(rows), len(rows))
+        flat = np.concatenate(self.data.index(rows, sizes))
+        numbers = torch.from_numpy(flat).pin_memory().to(self.data.device, non_blocking=True)
+        if sizes not in self._graphs:
+            self._graphs[sizes] = None
+            self._run(self.data.assemble(_split(numbers, sizes), sizes))
+            return
+        graph = self._graphs[sizes]
+        if graph is None:
+            graph = self._graphs[sizes] = _Graph(self, numbers, sizes)
+        graph.numbers.copy_(numbers)
+        graph.recording.replay()
+
+    def collect(self) -> dict[str, float]:
+        """Means since the last call; waits for the device. `first_bad_step` is -1, or the first step with a loss or
+        gradient that is not finite, counted from 0 since the last call."""
+        sums = self.sums.clone()
+        self.sums.zero_()
+        self.sums[-1] = _NEVER
+        if self.processes > 1:
+            together = sums[:4].clone()
+            dist.all_reduce(together)
+            sums[:4] = together
+        imitation, memory, correct, steps, norm, batches, bad = sums.tolist()
+        batches = max(batches, 1)
+        return {
+            "imitation_loss": imitation / batches,
+            "memory_loss": memory / batches,
+            "accuracy": correct / max(steps, 1),
+            "gradient_norm": norm / batches,
+            "first_bad_step": -1 if bad == _NEVER else int(bad),
+        }
+
+
+class _Graph:
+    """A recorded step for batches of one shape."""
+
+    pool: Any = None
+
+    def __init__(self, step: TrainStep, numbers: Tensor, sizes: Sizes) -> None:
+        self.numbers = numbers.clone()
+        self.recording = torch.cuda.CUDAGraph()
+        if _Graph.pool is None:
+            _Graph.pool = torch.cuda.graph_pool_handle()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.recording, pool=_Graph.pool):
+            step._run(step.data.assemble(_split(self.numbers, sizes), sizes))
+
+
+def rounded_up(exact: Sizes, rows: int) -> Sizes:
+    """A shape with a little room, so that few different ones occur."""
+
+    def up(value: int, unit: int) -> int:
+        return max(unit, -(-value // unit) * unit)
+
+    return Sizes(rows, up(exact.steps, 256), up(exact.longest, 16), up(exact.frames, 256), up(exact.ones, 4096))
+
+
+def _split(numbers: Tensor, sizes: Sizes) -> list[Tensor]:
+    """The flat numbers of a batch back into the fields of `Index`."""
+    counts = [sizes.frames, *[sizes.steps] * 4, sizes.rows, sizes.rows, sizes.ones, 2]
+    return list(numbers.split(counts))
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """The precision of the matrix products inside a `with`."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False)
+
+
+def sum_over_processes(tensors: Sequence[Tensor]) -> None:
+    """Add up the tensors of all processes, in place, in one message."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    dist.all_reduce(flat)
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))
+
+
+@torch.no_grad()
+def held_out_metrics(
+    model: nn.Module,
+    data: DemoData,
+    heads: Sequence[Head],
+    memory_weight: float,
+    batch_size: int,
+    precision: Precision = "float32",
+) -> dict[str, float]:
+    """Losses and action accuracy over all of `data`, without dropout and without gradients."""
+    training = model.training
+    model.eval()
+    sums = torch.zeros(4, dtype=torch.float64, device=data.device)
+    entries = 0.0
+    for start in range(0, len(data), batch_size):
+        batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
+        with autocast(data.device, precision):
+            output = model(batch, heads)
+        terms = loss_terms(output, batch, memory_weight)
+        sums += torch.stack(
+            [
+                terms.imitation.double() * batch.totals[0],
+                terms.memory.double() * batch.totals[1],
+                terms.correct.double(),
+                terms.steps.double(),
+            ]
+        )
+        entries += float(batch.totals[1])
+    model.train(training)
+    imitation, memory, correct, steps = sums.tolist()
+    return {"imitation_loss": imitation / steps, "memory_loss": memory / entries, "accuracy": correct / steps}

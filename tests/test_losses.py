@@ -1,0 +1,123 @@
+"""The losses: Equation 4 to the letter, and the stable path equal to it in value and gradient."""
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.data.batches import DemoData
+from attentiontuner.losses import loss_terms, memory_cross_entropy, memory_loss
+from attentiontuner.models import Head
+from attentiontuner.models.transformer import Output
+from tests.models.test_transformer import GRID, packed_demos
+
+
+def test_equation_four_by_hand():
+    attention = torch.tensor([[[1.0, 0.0], [0.25, 0.75]]])
+    expert = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
+    expected = -(np.log(0.25) + np.log(0.25)) / 4
+    assert memory_loss(attention, expert, torch.tensor([2])).item() == pytest.approx(expected)
+
+
+def test_equation_four_counts_each_trajectorys_own_entries():
+    generator = torch.Generator().manual_seed(0)
+    attention = torch.rand(2, 6, 6, generator=generator).tril().softmax(-1).tril()
+    expert = (torch.rand(2, 6, 6, generator=generator) < 0.3).float().tril()
+    together = memory_loss(attention, expert, torch.tensor([6, 4]))
+    longer = memory_loss(attention[:1], expert[:1], torch.tensor([6]))
+    shorter = memory_loss(attention[1:, :4, :4], expert[1:, :4, :4], torch.tensor([4]))
+    assert together.item() == pytest.approx(((36 * longer + 16 * shorter) / 52).item())
+
+
+def exact(scores: torch.Tensor, expert: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value and gradient of Equation 4 in float64, summed over one matrix."""
+    scores = scores.double().requires_grad_()
+    n = scores.shape[-1]
+    future = torch.ones(n, n, dtype=torch.bool).triu(1)
+    attention = scores.masked_fill(future, -torch.inf).softmax(-1)
+    value = memory_loss(attention, expert.double(), torch.tensor([n])) * n * n
+    value.backward()
+    return value.detach(), scores.grad
+
+
+def sharp_row(n: int, row: int, column: int, nats: float) -> torch.Tensor:
+    scores = torch.zeros(1, n, n)
+    scores[0, row, column] = nats
+    return scores
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(1)) * 3,
+        sharp_row(8, 6, 2, 18.0),  # the expert's weight is 1 - 1e-7
+        sharp_row(8, 6, 4, 18.0),  # a weight the expert does not want is 1 - 1e-7
+        sharp_row(8, 6, 4, 30.0),  # the row is wrong by 30 nats
+    ],
+    ids=["random", "right", "wrong", "30 nats"],
+)
+def test_stable_path_equals_equation_four(scores):
+    expert = torch.zeros(1, 8, 8, dtype=torch.bool)
+    expert[0, range(0, 8, 2), range(0, 8, 2)] = True
+    expert[0, 6, 2] = True
+    value, gradient = exact(scores, expert)
+    single = scores.clone().requires_grad_()
+    future = torch.ones(8, 8, dtype=torch.bool).triu(1)
+    ours = memory_cross_entropy(single.masked_fill(future, -torch.inf).log_softmax(-1), expert).sum()
+    ours.backward()
+    assert ours.item() == pytest.approx(value.item(), rel=1e-5)
+    torch.testing.assert_close(single.grad.double(), gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_a_row_of_one_key_that_nobody_wants_is_finite():
+    scores = torch.zeros(1, 2, 2, requires_grad=True)
+    future = torch.ones(2, 2, dtype=torch.bool).triu(1)
+    log_attention = scores.masked_fill(future, -torch.inf).log_softmax(-1)
+    loss = memory_cross_entropy(log_attention, torch.zeros(1, 2, 2, dtype=torch.bool)).sum()
+    loss.backward()
+    assert loss.item() == pytest.approx(100 + 2 * np.log(2), rel=1e-4)
+    assert torch.isfinite(scores.grad).all()
+
+
+def random_output(batch, heads):
+    generator = torch.Generator().manual_seed(5)
+    n = batch.tokens
+    future = torch.ones(n, n, dtype=torch.bool).triu(1)
+    logs = {
+        Head(0, head): torch.randn(batch.rows, n, n, generator=generator)
+        .masked_fill(future, -torch.inf)
+        .log_softmax(-1)
+        for head in range(heads)
+    }
+    return Output(torch.randn(len(batch.slot), 4, generator=generator), logs)
+
+
+def test_terms_are_the_papers_means():
+    packed = packed_demos(GRID, [3, 7, 5], 4)
+    batch = DemoData(packed, heads=2).batch(np.array([2, 0, 1]))
+    output = random_output(batch, 2)
+    terms = loss_terms(output, batch, memory_weight=10.0)
+    expected = torch.nn.functional.cross_entropy(output.logits, batch.actions)
+    assert terms.imitation.item() == pytest.approx(expected.item(), rel=1e-5)
+    expert = batch.expert(2).float()
+    memory = [
+        memory_loss(log.exp(), expert[k], 2 * batch.lengths) for k, log in enumerate(output.log_attention.values())
+    ]
+    assert terms.memory.item() == pytest.approx(sum(memory).item() / 2, rel=1e-4)
+    assert terms.total.item() == pytest.approx((terms.imitation + 10 * terms.memory).item())
+    assert terms.steps.item() == 15
+
+
+def test_unannotated_episodes_take_part_in_imitation_only():
+    packed = packed_demos(GRID, [3, 7, 5], 4)
+    packed.annotated[1] = False
+    packed = type(packed)(**{**packed.__dict__, "pairs": packed.pairs[packed.pairs[:, 0] != 1]})
+    batch = DemoData(packed).batch(np.array([0, 1, 2]))
+    output = random_output(batch, 1)
+    terms = loss_terms(output, batch, memory_weight=10.0)
+    keep = torch.tensor([0, 2])
+    log_attention = output.log_attention[Head(0, 0)][keep]
+    expected = memory_loss(log_attention.exp(), batch.expert(1)[0][keep].float(), 2 * batch.lengths[keep])
+    assert terms.memory.item() == pytest.approx(expected.item(), rel=1e-4)
+    packed.annotated[:] = False
+    nobody = DemoData(type(packed)(**{**packed.__dict__, "pairs": packed.pairs[:0]})).batch(np.array([0, 1]))
+    assert loss_terms(random_output(nobody, 1), nobody, 10.0).memory.item() == 0
