@@ -1,0 +1,234 @@
+"""A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attentiontuner.demos import Demonstration
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
+from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
+from attentiontuner.models.heads import Head
+from attentiontuner.seeds import evaluation_seed
+from attentiontuner.tasks import Task, get_task
+from attentiontuner.training.checkpoint import load_model
+
+__all__ = [
+    "ExpertPolicy",
+    "ModelPolicy",
+    "Policy",
+    "RandomPolicy",
+    "load_policy",
+    "recalled_steps",
+    "success_during_training",
+]
+
+WARM_UP_STEPS = 3
+"""Steps before a CUDA graph is captured, as PyTorch asks for."""
+
+
+class ModelPolicy:
+    """Plays the most likely action of a model, in float32, for any number of episodes at once.
+
+    On a GPU a step is one copy of the observations there, one CUDA graph, and one copy of the actions back.
+
+    Attributes:
+        model: has `config`, `start` and `step`, see `models`. It is put into evaluation mode.
+        max_steps: the longest episode the cache has room for.
+        watch: heads whose attention is kept: after `act`, `weights[head]` is `[n, max_steps]`, the weight of each
+            observation so far (what is missing to 1 lies on the actions).
+        task: name of the task it was trained on, "" if unknown.
+    """
+
+    def __init__(self, model: nn.Module, max_steps: int, *, watch: Sequence[Head] = (), task: str = "") -> None:
+        self.model: Any = model.eval()
+        self.max_steps, self.watch, self.task = max_steps, tuple(watch), task
+        self.device = next(model.parameters()).device
+        self.weights: dict[Head, NDArray[np.float32]] = {}
+        self._rows = 0
+
+    def clone(self) -> "ModelPolicy":
+        """A second player with the same model and a cache of its own."""
+        return ModelPolicy(self.model, self.max_steps, watch=self.watch, task=self.task)
+
+    def check(self, task: Task) -> None:
+        """Refuse a task this model was not made for."""
+        if self.task not in ("", task.name):
+            raise UserError(f"the policy was trained on task {self.task!r}, this is task {task.name!r}")
+        config = self.model.config
+        if config.observation != task.observation or config.actions != len(task.actions):
+            raise UserError(
+                f"the policy takes {_describe(config.observation)} observations and has {config.actions} actions, task "
+                f"{task.name!r} gives {_describe(task.observation)} observations and has {len(task.actions)} actions"
+            )
+        if task.max_steps > self.max_steps:
+            raise UserError(
+                f"the policy has room for {self.max_steps} steps, task {task.name!r} can take {task.max_steps}: "
+                "load it with max_steps"
+            )
+
+    @torch.inference_mode()
+    def reset(self, n: int) -> None:
+        """`n` episodes begin."""
+        if n != self._rows:
+            spec = self.model.config.observation
+            self._cache = self.model.start(n, self.max_steps)
+            pinned = self.device.type == "cuda"
+            kind = torch.float32 if spec.kind == "vector" else torch.uint8
+            self._observations_here = torch.zeros((n, *spec.shape), dtype=kind, pin_memory=pinned)
+            self._actions_here = torch.zeros(n, dtype=torch.int64, pin_memory=pinned)
+            self._observations = torch.zeros_like(self._observations_here, device=self.device)
+            self._actions = torch.zeros(n, dtype=torch.int64, device=self.device)
+            self._graph: torch.cuda.CUDAGraph | None = None
+            self._rows = n
+        self._last = np.full(n, -1, np.int64)
+        self._time = np.full(n, -1, np.int64)
+
+    def restart(self, rows: NDArray[np.int64]) -> None:
+        """Those rows begin a new episode, the others go on."""
+        self._last[rows] = -1
+
+    def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
+        """`[n, …]` observations → `[n]` actions."""
+        actions: NDArray[np.int64] = self.logits(observations).argmax(1).cpu().numpy()
+        self._last = actions.copy()
+        return actions
+
+    def observe(self, observations: NDArray[Any], actions: NDArray[np.int64]) -> None:
+        """One step in which somebody else chose the actions `[n]`."""
+        self.logits(observations)
+        self._last = np.array(actions, np.int64)
+
+    @torch.inference_mode()
+    def logits(self, observations: NDArray[Any]) -> Tensor:
+        """`[n, …]` observations → `[n, actions]` scores on the device, valid until the next step."""
+        if observations.shape != tuple(self._observations_here.shape):
+            raise UserError(
+                f"the policy was reset for observations of shape {tuple(self._observations_here.shape)}, "
+                f"not {observations.shape}"
+            )
+        self._time = np.where(self._last < 0, 0, self._time + 1)
+        if self._time.max(initial=0) >= self.max_steps:
+            raise UserError(
+                f"row {self._time.argmax()} is longer than the {self.max_steps} steps the policy has room for"
+            )
+        self._observations_here.numpy()[...] = observations
+        self._actions_here.numpy()[...] = self._last
+        self._observations.copy_(self._observations_here, non_blocking=True)
+        self._actions.copy_(self._actions_here, non_blocking=True)
+        if self.device.type == "cuda":
+            if self._graph is None:
+                self._capture()
+            assert self._graph is not None
+            self._graph.replay()
+        else:
+            self._think()
+        self.weights = {head: weight.cpu().numpy() for head, weight in self._weights.items()}
+        return self._logits
+
+    def _think(self) -> None:
+        self._logits: Tensor
+        self._weights: dict[Head, Tensor]
+        self._logits, self._weights = self.model.step(self._cache, self._observations, self._actions, self.watch)
+
+    def _capture(self) -> None:
+        """Record one step as a CUDA graph. The steps before it are undone by putting the clock of the cache back."""
+        time = self._cache.time.clone()
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                self._think()
+                self._cache.time.copy_(time)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._think()
+
+
+def _describe(spec: Any) -> str:
+    return f"{'×'.join(map(str, spec.shape))} {spec.kind}"
+
+
+def default_device() -> torch.device:
+    """The GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_policy(
+    run: Path | str,
+    *,
+    best: bool = False,
+    device: torch.device | str | None = None,
+    max_steps: int | None = None,
+    watch: Sequence[Head] | None = None,
+) -> ModelPolicy:
+    """The policy a run trained.
+
+    Args:
+        run: the run's folder.
+        best: the weights with the best success rate during training, not the latest.
+        device: where it computes; the GPU if there is one.
+        max_steps: the longest episode, where it is longer than the task it was trained on.
+        watch: heads whose attention is kept (`policy.weights`).
+    """
+    model, config = load_model(Path(run), best=best)
+    steps = max_steps or get_task(config.task, config.settings).max_steps
+    model = model.to(default_device() if device is None else device)
+    return ModelPolicy(model, steps, watch=watch or (), task=config.task)
+
+
+def recall_heads(config: Any) -> tuple[Head, ...]:
+    """The heads whose attention is worth looking at: the supervised ones, else those of the first layer."""
+    supervised: tuple[Head, ...] = config.supervised()
+    return supervised or tuple(Head(0, head) for head in range(config.model.heads))
+
+
+def recalled_steps(
+    run: Path, demonstration: Demonstration, threshold: float = 0.1, best: bool = False
+) -> list[tuple[int, int, float]]:
+    """What a trained model recalls along a demonstration: (p, q, weight) in order of (q, p), p < q.
+
+    At each step q of the demonstration, the earlier steps p on whose observation a supervised head puts at least the
+    weight `threshold`; with several heads the largest weight counts. The demonstration's actions are taken as they are.
+    """
+    model, config = load_model(run, best=best)
+    policy = ModelPolicy(model.to(default_device()), len(demonstration), watch=recall_heads(config))
+    if model.config.observation.shape != demonstration.observations.shape[1:]:  # type: ignore[union-attr]
+        raise UserError(
+            f"{run} was trained on {_describe(model.config.observation)} observations, "  # type: ignore[union-attr]
+            f"episode {demonstration.episode} has {'×'.join(map(str, demonstration.observations.shape[1:]))}"
+        )
+    policy.reset(1)
+    found = []
+    for q in range(len(demonstration)):
+        policy.observe(demonstration.observations[q : q + 1], demonstration.actions[q : q + 1])
+        weights = np.max([policy.weights[head][0, :q] for head in policy.watch], axis=0)
+        found += [(int(p), q, float(weights[p])) for p in np.flatnonzero(weights >= threshold)]
+    return found
+
+
+def success_during_training(
+    task: Task, episodes: int, seed: int = 0, workers: int | None = None, batch: int = DEFAULT_BATCH
+) -> Callable[[nn.Module], float]:
+    """The function `evaluate(model) -> success rate` (0 to 1) that `training.train` calls now and then.
+
+    It always plays the same episodes; the model's training mode is left as it was.
+    """
+    seeds = [evaluation_seed(seed, index) for index in range(episodes)]
+
+    def evaluate(model: nn.Module) -> float:
+        training = model.training
+        try:
+            policy = ModelPolicy(model, task.max_steps)
+            results = rollout(policy, task, seeds, batch=batch, workers=workers)
+        finally:
+            model.train(training)
+        return sum(result.success for result in results) / len(results)
+
+    return evaluate

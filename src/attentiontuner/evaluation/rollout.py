@@ -1,0 +1,224 @@
+"""Many episodes at once: the policy thinks for a batch of rows, finished rows take the next seed of a fixed list.
+
+What is guaranteed: every seed of the list is played exactly once, so short episodes are not favoured; results come in
+the order of the seeds; which row plays which seed depends on the episodes alone, never on time, so the number of
+workers changes nothing. `ModelPolicy` on a CPU also computes each row with the same operations whatever the batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.workers import (
+    GOING_ON,
+    IDLE,
+    RESET,
+    SOLVED,
+    Environments,
+    PlaysAlone,
+    RowError,
+    usable_cores,
+)
+from attentiontuner.tasks import Task
+
+DEFAULT_BATCH = 128
+
+SEVERAL_WORKERS_FROM = 16
+"""Episodes from which worker processes are worth their start."""
+
+
+class Policy(Protocol):
+    """Plays many episodes at once, one per row.
+
+    A policy may also have `clone()`, a second player with the same behaviour and a memory of its own (the rows are then
+    played in two halves: one half's environments step while the policy thinks for the other), and `check(task)`,
+    which raises a `UserError` where the policy does not fit the task.
+    """
+
+    def reset(self, n: int) -> None:
+        """`n` episodes begin."""
+        ...
+
+    def restart(self, rows: NDArray[np.int64]) -> None:
+        """Those rows begin a new episode, the others go on. Rows that have nothing to play are restarted every step."""
+        ...
+
+    def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
+        """`[n, …]` observations → `[n]` actions."""
+        ...
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One episode played.
+
+    Attributes:
+        episode: its number in the list of seeds.
+        seed: the environment seed.
+        success: whether the task was solved.
+        return_: the sum of its rewards.
+        length: its steps.
+    """
+
+    episode: int
+    seed: int
+    success: bool
+    return_: float
+    length: int
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back; `return_` is called `return` there."""
+        return {name.rstrip("_"): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "EpisodeResult":
+        success, total = bool(value["success"]), float(value["return"])
+        return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
+
+
+def default_workers(episodes: int) -> int:
+    """Worker processes worth starting for that many episodes on this machine."""
+    return usable_cores() if episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 else 0
+
+
+def rollout(
+    policy: Policy | PlaysAlone,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    batch: int = DEFAULT_BATCH,
+    workers: int | None = None,
+    on_result: Callable[[EpisodeResult], None] | None = None,
+    episodes: Sequence[int] | None = None,
+) -> list[EpisodeResult]:
+    """Play every seed once; the results in the order of `seeds`.
+
+    Args:
+        policy: a `Policy`, played in this process in a batch, or one that plays alone in the workers (random, expert).
+        task: what to play.
+        seeds: environment seeds, one per episode.
+        batch: episodes in flight at once.
+        workers: processes that step the environments; 0 steps them here; None chooses.
+        on_result: called for each episode when it is finished.
+        episodes: the numbers of these episodes where they are not 0, 1, 2, ….
+
+    Raises:
+        UserError: naming episode and seed, where an environment raises or does not fit the task, a worker dies, or the
+            policy does not fit the task. Episodes finished before have gone to `on_result`.
+    """
+    if batch < 1 or (workers is not None and workers < 0):
+        raise UserError(f"batch {batch}, workers {workers}: give at least 1 and 0")
+    if not seeds:
+        return []
+    workers = default_workers(len(seeds)) if workers is None else workers
+    rows = min(batch, len(seeds))
+    alone: Any = policy if hasattr(policy, "player") else None
+    policies: list[Any] = [policy]
+    if alone is None and hasattr(policy, "clone") and rows > 1:
+        policies.append(policy.clone())
+    play = _Play(task, seeds, range(len(seeds)) if episodes is None else episodes, on_result)
+    play.check(policy)
+    environments = Environments(task, rows, workers, groups=len(policies), alone=alone)
+    try:
+        play.run(environments, policies, alone is not None)
+    except RowError as error:
+        raise UserError(f"{play.name_of(error.row)}: {error.problem}") from error
+    finally:
+        environments.close()
+    return [play.results[index] for index in range(len(seeds))]
+
+
+class _Play:
+    """The bookkeeping of one rollout: which row plays which episode, and what came of it."""
+
+    def __init__(
+        self,
+        task: Task,
+        seeds: Sequence[int],
+        episodes: Sequence[int],
+        on_result: Callable[[EpisodeResult], None] | None,
+    ) -> None:
+        self.task, self.seeds, self.episodes, self.on_result = task, seeds, episodes, on_result
+        self.results: dict[int, EpisodeResult] = {}
+        self._next = 0
+        self._playing: dict[int, int] = {}  # row → index into seeds
+
+    def check(self, policy: Any) -> None:
+        """Refuse a policy of another task before anything is played."""
+        if hasattr(policy, "check"):
+            try:
+                policy.check(self.task)
+            except UserError as error:
+                raise UserError(f"episode {self.episodes[0]} (seed {self.seeds[0]}) cannot begin: {error}") from error
+
+    def name_of(self, row: int) -> str:
+        """The episode a row plays, for messages."""
+        index = self._playing[row]
+        return f"episode {self.episodes[index]} (seed {self.seeds[index]})"
+
+    def run(self, environments: Environments, policies: Sequence[Any], alone: bool) -> None:
+        """Play all groups in turn until no seed is left."""
+        for group, policy in enumerate(policies):
+            for row in environments.groups[group]:
+                self._begin_next(environments, row)
+            if not alone:
+                policy.reset(len(environments.groups[group]))
+            environments.send(group)
+        going_on = list(range(len(policies)))
+        while going_on:
+            group = going_on.pop(0)
+            environments.receive(group)
+            rows = environments.groups[group]
+            self._finish_rows(environments, rows)
+            if not any(row in self._playing for row in rows):
+                continue
+            if not alone:
+                self._act(environments, policies[group], rows)
+            environments.send(group)
+            going_on.append(group)
+
+    def _begin_next(self, environments: Environments, row: int) -> None:
+        environments.rows.commands[row] = IDLE
+        self._playing.pop(row, None)
+        if self._next < len(self.seeds):
+            self._playing[row] = self._next
+            environments.rows.seeds[row] = self.seeds[self._next]
+            environments.rows.commands[row] = RESET
+            self._next += 1
+
+    def _finish_rows(self, environments: Environments, rows: range) -> None:
+        shared = environments.rows
+        for row in rows:
+            if shared.ends[row] == GOING_ON or row not in self._playing:
+                continue
+            index = self._playing[row]
+            result = EpisodeResult(
+                self.episodes[index],
+                int(self.seeds[index]),
+                bool(shared.ends[row] == SOLVED),
+                float(shared.rewards[row]),
+                int(shared.steps[row]),
+            )
+            self.results[index] = result
+            if self.on_result is not None:
+                self.on_result(result)
+            self._begin_next(environments, row)
+
+    def _act(self, environments: Environments, policy: Policy, rows: range) -> None:
+        """Fill in the commands of the rows that go on."""
+        shared, own = environments.rows, slice(rows[0], rows[-1] + 1)
+        going_on = (shared.ends[own] == GOING_ON) & (shared.commands[own] != IDLE)
+        policy.restart(np.flatnonzero(~going_on | (shared.steps[own] == 0)))
+        actions = np.asarray(policy.act(shared.observations[own]))
+        wrong = going_on & ((actions < 0) | (actions >= len(self.task.actions)))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise UserError(
+                f"{self.name_of(rows[at])}: the policy chose action {actions[at]}, "
+                f"task {self.task.name!r} has the actions 0 to {len(self.task.actions) - 1}"
+            )
+        np.copyto(shared.commands[own], actions, where=going_on, casting="same_kind")

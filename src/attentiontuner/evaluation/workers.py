@@ -1,0 +1,287 @@
+"""Environments in rows, stepped here or in worker processes. No torch: a worker starts in about a second.
+
+Everything a round needs lies in shared memory, one entry per row; the pipes carry one short message per worker and
+round ("step your rows of group g" / "done"). The parent writes commands, the workers write what came of them.
+"""
+
+import json
+import multiprocessing as mp
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.errors import UserError
+from attentiontuner.tasks import Task
+
+RESET, IDLE = -1, -2
+"""Commands to a row besides the actions 0, 1, …: begin the episode of `seeds[row]`; do nothing."""
+
+GOING_ON, FAILED, SOLVED = 0, 1, 2
+"""What a row's `ends` says after a round."""
+
+DONE = b"done"
+
+
+class PlaysAlone(Protocol):
+    """A policy that needs no batch and plays inside the worker. It is sent there by pickle."""
+
+    def player(self, task: Task, env: gym.Env[Any, Any], seed: int) -> Callable[[NDArray[Any]], int]:
+        """The function observation → action for the episode that `env` was just reset to with `seed`."""
+        ...
+
+
+class RowError(UserError):
+    """Something went wrong in one row; `row` says in which, so that the caller can name seed and episode."""
+
+    def __init__(self, row: int, problem: str) -> None:
+        super().__init__(problem)
+        self.row, self.problem = row, problem
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What parent and workers share, one entry per row (`touched`: one per worker, the row it is busy with)."""
+
+    observations: NDArray[Any]
+    commands: NDArray[np.int64]
+    seeds: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    touched: NDArray[np.int64]
+
+    @classmethod
+    def over(cls, buffers: dict[str, Any], task: Task, rows: int, workers: int) -> "Rows":
+        """Arrays over the shared `buffers` that `shared_buffers` made."""
+        layout = _layout(task, rows, workers)
+        return cls(**{name: np.frombuffer(buffers[name], dtype).reshape(shape) for name, (dtype, shape) in layout})
+
+
+def _layout(task: Task, rows: int, workers: int) -> list[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+    whole, real = np.dtype(np.int64), np.dtype(np.float64)
+    return [
+        ("observations", (task.observation.dtype, (rows, *task.observation.shape))),
+        ("commands", (whole, (rows,))),
+        ("seeds", (whole, (rows,))),
+        ("rewards", (real, (rows,))),
+        ("steps", (whole, (rows,))),
+        ("ends", (whole, (rows,))),
+        ("touched", (whole, (max(workers, 1),))),
+    ]
+
+
+def shared_buffers(task: Task, rows: int, workers: int) -> dict[str, Any]:
+    """Zeroed memory that spawned processes can share."""
+    context = mp.get_context("spawn")
+    return {
+        name: context.RawArray("b", int(np.prod(shape)) * dtype.itemsize)
+        for name, (dtype, shape) in _layout(task, rows, workers)
+    }
+
+
+class RowRunner:
+    """Carries out the commands of some rows, each with an environment of its own."""
+
+    def __init__(self, task: Task, rows: Rows, number: int, alone: PlaysAlone | None) -> None:
+        self.task, self.rows, self.number, self.alone = task, rows, number, alone
+        self._envs: dict[int, gym.Env[Any, Any]] = {}
+
+    def run(self, rows: range) -> None:
+        """One round: reset or step each of `rows`. A row whose policy plays alone plays its whole episode."""
+        for row in rows:
+            command = int(self.rows.commands[row])
+            if command == IDLE:
+                continue
+            self.rows.touched[self.number] = row
+            try:
+                if command == RESET:
+                    self._reset(row)
+                else:
+                    self._step(row, command)
+            except UserError as error:
+                raise RowError(row, str(error)) from error
+            except Exception as error:
+                who = "the environment" if self.alone is None else "the environment or its player"
+                raise RowError(row, f"{who} raised {type(error).__name__}: {error}") from error
+
+    def _reset(self, row: int) -> None:
+        if row not in self._envs:
+            self._envs[row] = self.task.make_env()
+        env, seed = self._envs[row], int(self.rows.seeds[row])
+        observation, _ = env.reset(seed=seed)
+        self.rows.steps[row], self.rows.rewards[row], self.rows.ends[row] = 0, 0.0, GOING_ON
+        if self.alone is None:
+            self._put(row, observation)
+            return
+        act = self.alone.player(self.task, env, seed)
+        while self.rows.ends[row] == GOING_ON:
+            observation = self._advance(row, int(act(observation)))
+
+    def _step(self, row: int, action: int) -> None:
+        self._put(row, self._advance(row, action))
+
+    def _advance(self, row: int, action: int) -> NDArray[Any]:
+        observation, reward, terminated, truncated, info = self._envs[row].step(action)
+        self.rows.steps[row] += 1
+        self.rows.rewards[row] += float(reward)
+        if terminated or truncated:
+            solved = self.task.solved(float(reward), bool(terminated), info)
+            self.rows.ends[row] = SOLVED if solved else FAILED
+        elif self.rows.steps[row] >= self.task.max_steps:
+            raise UserError(
+                f"the episode did not end within the {self.task.max_steps} steps "
+                f"that task {self.task.name!r} gives as its horizon"
+            )
+        return np.asarray(observation)
+
+    def _put(self, row: int, observation: Any) -> None:
+        spec, found = self.task.observation, np.asarray(observation)
+        if found.shape != spec.shape or (found.dtype.kind == "f") != (spec.kind == "vector"):
+            raise UserError(
+                f"the environment gives observations of shape {found.shape} and type {found.dtype}, "
+                f"task {self.task.name!r} promises {spec.shape} and {spec.dtype}"
+            )
+        self.rows.observations[row] = found
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs.values():
+            env.close()
+        self._envs.clear()
+
+
+class Environments:
+    """`rows` environments in `groups` equal groups, so that one group can step while the policy thinks for another.
+
+    Row r belongs to worker r mod `workers`; with 0 workers they are stepped in this process, at `receive`.
+    Which row plays which seed is the caller's choice alone, so nothing depends on the number of workers.
+    """
+
+    def __init__(self, task: Task, rows: int, workers: int, groups: int = 1, alone: PlaysAlone | None = None) -> None:
+        self.workers = min(workers, rows)
+        size = -(-rows // groups)
+        self.groups = [range(start, min(start + size, rows)) for start in range(0, rows, size)]
+        buffers = shared_buffers(task, rows, self.workers)
+        self.rows = Rows.over(buffers, task, rows, self.workers)
+        self.rows.commands[:] = IDLE
+        self._here = RowRunner(task, self.rows, 0, alone) if self.workers == 0 else None
+        self._rounds = 0
+        self._pipes: list[Connection[bytes, bytes]] = []
+        self._processes: list[SpawnProcess] = []
+        # What a worker has answered ahead of the group that is being received: {(worker, group)}.
+        self._answered: set[tuple[int, int]] = set()
+        for number in range(self.workers):
+            self._start(number, (task, buffers, rows, self.workers, alone))
+
+    def _start(self, number: int, job: tuple[Any, ...]) -> None:
+        context = mp.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_worker, args=(theirs, number, self.groups, *job), daemon=True)
+        try:
+            process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self.close()
+            raise UserError(f"the task cannot be sent to worker processes ({error}): use --workers 0") from error
+        theirs.close()
+        self._pipes.append(ours)
+        self._processes.append(process)
+
+    def send(self, group: int) -> None:
+        """Let the rows of a group carry out their commands."""
+        for number, pipe in enumerate(self._pipes):
+            try:
+                pipe.send_bytes(bytes([group]))
+            except OSError:
+                self._lost(number)
+
+    def receive(self, group: int) -> None:
+        """Wait until they have; a row that failed, or a worker that died, is a `RowError`."""
+        if self._here is not None:
+            self._here.run(self.groups[group])
+        waiting = {number for number in range(self.workers) if (number, group) not in self._answered}
+        while waiting:
+            for ready in wait([self._pipes[number] for number in waiting]):
+                number = self._pipes.index(ready)  # type: ignore[arg-type]
+                try:
+                    message = self._pipes[number].recv_bytes()
+                except (EOFError, OSError):
+                    self._lost(number)
+                if message[1:] != DONE:
+                    raise RowError(**json.loads(message[1:]))
+                self._answered.add((number, message[0]))
+                waiting.discard(number) if message[0] == group else None
+        self._answered -= {(number, group) for number in range(self.workers)}
+        self._rounds += 1
+
+    def _lost(self, number: int) -> None:
+        process = self._processes[number]
+        process.join(timeout=5)
+        code = process.exitcode
+        how = f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        hint = "" if self._rounds else "; in a script, keep the call under `if __name__ == '__main__':`"
+        raise RowError(int(self.rows.touched[number]), f"worker process {number} died ({how}){hint}")
+
+    def close(self) -> None:
+        """End the workers and close the environments."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(timeout=2)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._pipes, self._processes = [], []
+        if self._here is not None:
+            self._here.close()
+
+    def __enter__(self) -> "Environments":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _worker(
+    pipe: "Connection[bytes, bytes]",
+    number: int,
+    groups: list[range],
+    task: Task,
+    buffers: dict[str, Any],
+    rows: int,
+    workers: int,
+    alone: PlaysAlone | None,
+) -> None:
+    """A worker's life: wait for a group's number, run its rows, answer. It ends when the parent's end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    runner = RowRunner(task, Rows.over(buffers, task, rows, workers), number, alone)
+    runner.rows.touched[number] = number
+    own = [range(group.start + (number - group.start) % workers, group.stop, workers) for group in groups]
+    while True:
+        try:
+            message = pipe.recv_bytes()
+        except (EOFError, OSError):
+            runner.close()
+            return
+        try:
+            runner.run(own[message[0]])
+            answer = DONE
+        except RowError as error:
+            answer = json.dumps({"row": error.row, "problem": error.problem}).encode()
+        try:
+            pipe.send_bytes(message + answer)
+        except OSError:
+            return
+
+
+def usable_cores() -> int:
+    """CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,114 @@
+"""Rollouts: every seed once, the same result whatever the batch and workers, and honest failures."""
+
+import numpy as np
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.rollout import EpisodeResult, rollout
+from tests.evaluation.toys import CuePolicy, HashPolicy, recall_task
+
+SEEDS = [2**30 + index for index in range(40)]
+
+
+def by_hand(policy, task, seeds):
+    """One episode after the other, in one environment: what every rollout must equal."""
+    results = []
+    for episode, seed in enumerate(seeds):
+        env = task.make_env()
+        observation, _ = env.reset(seed=seed)
+        policy.reset(1)
+        total, length, ended = 0.0, 0, False
+        while not ended:
+            observation, reward, terminated, truncated, info = env.step(int(policy.act(observation[None])[0]))
+            total, length, ended = total + reward, length + 1, terminated or truncated
+        results.append(EpisodeResult(episode, seed, task.solved(reward, terminated, info), total, length))
+    return results
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16, 40, 100])
+def test_every_batch_size_gives_what_single_episodes_give(batch):
+    task = recall_task()
+    expected = by_hand(HashPolicy(), task, SEEDS)
+    assert rollout(HashPolicy(), task, SEEDS, batch=batch, workers=0) == expected
+    assert {result.success for result in expected} == {True, False}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_change_nothing(workers):
+    task = recall_task()
+    order_here, order_there = [], []
+    here = rollout(HashPolicy(), task, SEEDS, batch=7, workers=0, on_result=order_here.append)
+    there = rollout(HashPolicy(), task, SEEDS, batch=7, workers=workers, on_result=order_there.append)
+    assert there == here
+    assert order_there == order_here  # even the order in which they finish
+
+
+def test_a_policy_without_clone_is_played_in_one_group():
+    class Plain:
+        def __init__(self):
+            self.inner = CuePolicy()
+            self.reset, self.restart, self.act = self.inner.reset, self.inner.restart, self.inner.act
+
+    results = rollout(Plain(), recall_task(), SEEDS, batch=8, workers=0)
+    assert all(result.success for result in results)
+    assert [result.seed for result in results] == SEEDS
+
+
+def test_episode_numbers_can_be_given():
+    results = rollout(CuePolicy(), recall_task(), SEEDS[5:7], episodes=[5, 6], workers=0)
+    assert [result.episode for result in results] == [5, 6]
+    assert [result.seed for result in results] == SEEDS[5:7]
+
+
+def test_results_survive_json():
+    result = rollout(CuePolicy(), recall_task(), SEEDS[:1], workers=0)[0]
+    assert result.to_json().keys() == {"episode", "seed", "success", "return", "length"}
+    assert EpisodeResult.from_json(result.to_json()) == result
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("trouble", "text"),
+    [
+        ("raise", "the environment raised ZeroDivisionError: the door is a wall"),
+        ("shape", r"observations of shape \(3, 3, 1\)"),
+        ("endless", "did not end within the 12 steps"),
+    ],
+)
+def test_an_environment_in_trouble_is_named(workers, trouble, text):
+    task = recall_task(trouble={SEEDS[20]: trouble})
+    finished = []
+    with pytest.raises(UserError, match=rf"^episode 20 \(seed {SEEDS[20]}\): .*{text}"):
+        rollout(CuePolicy(), task, SEEDS, batch=4, workers=workers, on_result=finished.append)
+    assert len(finished) >= 10
+    assert SEEDS[20] not in [result.seed for result in finished]
+
+
+def test_a_killed_worker_is_named():
+    task = recall_task(trouble={SEEDS[20]: "kill"})
+    finished = []
+    with pytest.raises(
+        UserError, match=rf"^episode 20 \(seed {SEEDS[20]}\): worker process \d died \(killed by SIGKILL\)"
+    ):
+        rollout(CuePolicy(), task, SEEDS, batch=4, workers=2, on_result=finished.append)
+    assert len(finished) >= 10
+
+
+def test_an_action_that_does_not_exist_is_named():
+    class Wild(CuePolicy):
+        def act(self, observations):
+            return np.full(len(observations), 4)
+
+    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\): the policy chose action 4.*0 to 3"):
+        rollout(Wild(), recall_task(), SEEDS, workers=0)
+
+
+def test_a_task_that_cannot_travel_says_so():
+    task = recall_task()
+    object.__setattr__(task, "success", lambda reward, terminated, info: True)
+    with pytest.raises(UserError, match="--workers 0"):
+        rollout(CuePolicy(), task, SEEDS, workers=1)
+
+
+def test_no_seeds_no_results():
+    assert rollout(CuePolicy(), recall_task(), [], workers=0) == []
