@@ -12,6 +12,9 @@ COMMANDS = {
     "tasks": "List the tasks and what they ask for.",
     "collect": "Record demonstrations of a task with its scripted expert, memory pairs included.",
     "inspect": "Say what a data set holds; check it; draw it.",
+    "reproduce": "Run the cells of a table or figure of the paper, as records; stopped, it goes on.",
+    "report": "Make the tables, figures and page from records, next to the paper's numbers.",
+    "train": "Train a policy on demonstrations and their memory pairs.",
     "doctor": "Say what is installed, what will be used, and how to mend what is missing.",
 }
 """verb → what it does; the function is `attentiontuner.cli.<verb with _>:<verb with _>`."""

@@ -1,0 +1,174 @@
+"""What a training run is: every choice that changes its result, checked when made and saved with the run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from attentiontuner.errors import UserError
+from attentiontuner.models import model_config_from_json
+from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.tasks import PAPER_EPOCHS, Task
+
+METHODS = ("attentiontuner", "vanilla")
+"""`vanilla` is the same model with memory weight 0."""
+
+PAPER_MEMORY_WEIGHT = 10.0
+
+Precision = Literal["auto", "float32", "bfloat16"]
+Pairs = Literal["given", "random", "shuffled"]
+
+CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
+"""Fields that change no result, so that a run may go on with other values."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run.
+
+    Attributes:
+        task: name of the task; `settings` are its environment settings.
+        model: the network.
+        method: `attentiontuner` or `vanilla`; the latter always has memory weight 0.
+        seed: fixes the weights at the start, the order of the batches, dropout and every drawn label.
+        epochs: passes over the training demonstrations.
+        batch_size: demonstrations in a step, over all processes together.
+        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8, no weight decay, no schedule).
+        memory_weight: λ, the weight of the memory loss.
+        heads: the supervised heads as text, see `models.heads.parse_heads`.
+        split_pairs: distribute each row's pairs over the supervised heads.
+        attend_self: E has a one on the diagonal of every observation.
+        annotator: whose memory pairs are used.
+        annotated_fraction: the share of training demonstrations that keep their annotation.
+        noise_p: standard deviation, in steps, of a normal perturbation of p; `noise_q` the same for q.
+        pairs: `given`; or for controls `random` pairs, or pairs `shuffled` between trajectories.
+        demos: train on this many demonstrations, drawn from the seed; None: all.
+        precision: of the matrix products; weights are always float32.
+        test_fraction: the share of episodes at the end of the data set that is kept for testing (at most 500).
+        memory_limit: bytes of frames held at once where the data set is streamed; None: it is held as a whole.
+        eval_every: epochs between evaluations, 0 for none; `eval_episodes` in each.
+        keep: how many full states are kept.
+        checkpoint_seconds: seconds between two of them.
+        heatmap_epochs: after which epochs the attention of all heads is drawn (0: before the first).
+    """
+
+    task: str
+    settings: Mapping[str, Any]
+    model: TransformerConfig
+    method: str = "attentiontuner"
+    seed: int = 1
+    epochs: int = PAPER_EPOCHS
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    memory_weight: float = PAPER_MEMORY_WEIGHT
+    heads: str = "1:1"
+    split_pairs: bool = False
+    attend_self: bool = True
+    annotator: str = "expert"
+    annotated_fraction: float = 1.0
+    noise_p: float = 0.0
+    noise_q: float = 0.0
+    pairs: Pairs = "given"
+    demos: int | None = None
+    precision: Precision = "auto"
+    test_fraction: float = 0.05
+    memory_limit: int | None = None
+    eval_every: int = 0
+    eval_episodes: int = 0
+    keep: int = 2
+    checkpoint_seconds: float = 30.0
+    heatmap_epochs: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UserError(f"unknown method {self.method!r}: the methods are {', '.join(METHODS)}")
+        if self.method == "vanilla":
+            object.__setattr__(self, "memory_weight", 0.0)
+        object.__setattr__(self, "settings", dict(self.settings))
+        object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
+        for name, choices in (("precision", get_args(Precision)), ("pairs", get_args(Pairs))):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{_option(name)} {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        for name in ("epochs", "batch_size", "keep"):
+            self._check(name, getattr(self, name) >= 1, "at least 1")
+        for name in (
+            "seed",
+            "memory_weight",
+            "noise_p",
+            "noise_q",
+            "eval_every",
+            "eval_episodes",
+            "checkpoint_seconds",
+        ):
+            self._check(name, getattr(self, name) >= 0, "0 or more")
+        self._check("learning_rate", self.learning_rate > 0, "above 0")
+        self._check("annotated_fraction", 0 <= self.annotated_fraction <= 1, "between 0 and 1")
+        self._check("test_fraction", 0 <= self.test_fraction < 1, "0 or more and below 1")
+        self._check("demos", self.demos is None or self.demos >= 1, "at least 1")
+        self._check("memory_limit", self.memory_limit is None or self.memory_limit >= 1, "at least 1 byte")
+        self._check("heatmap_epochs", min(self.heatmap_epochs, default=0) >= 0, "0 or more")
+        self.supervised()
+
+    def _check(self, name: str, good: bool, wanted: str) -> None:
+        if not good:
+            raise UserError(f"{_option(name)} is {getattr(self, name)}: give {wanted}")
+
+    def supervised(self) -> tuple[Head, ...]:
+        """The heads the memory loss is applied to; none where its weight is 0."""
+        heads = parse_heads(self.heads, self.model.layers, self.model.heads)
+        return heads if self.memory_weight > 0 else ()
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the run reads annotations."""
+        return bool(self.supervised()) and self.annotated_fraction > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back."""
+        value = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**value, "model": self.model.to_json(), "heatmap_epochs": list(self.heatmap_epochs)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TrainConfig":
+        known = {item.name for item in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise UserError(f"unknown setting {unknown[0]!r} in a run's configuration: made by a newer version?")
+        try:
+            return cls(**{**value, "model": model_config_from_json(value["model"])})
+        except (KeyError, TypeError) as error:
+            raise UserError(f"a run's configuration is damaged: {error}") from error
+
+
+def paper_config(
+    task: Task, method: str = "attentiontuner", model: Mapping[str, Any] | None = None, **overrides: Any
+) -> TrainConfig:
+    """The paper's recipe for that task and method. `model` replaces fields of the network, `overrides` the rest."""
+    network = TransformerConfig(task.observation, len(task.actions))
+    return TrainConfig(
+        task=task.name,
+        settings=task.settings,
+        model=replace(network, **(model or {})),
+        method=method,
+        **{"epochs": task.training_epochs(method), **overrides},
+    )
+
+
+def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first setting (dotted name, old value, new value) in which two JSON configurations differ."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    for name in [*before, *after]:
+        if name not in CHANGEABLE and before.get(name) != after.get(name):
+            return name, before.get(name), after.get(name)
+    return None
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield from _flat(item, f"{prefix}{name}.")
+        else:
+            yield prefix + name, list(item) if isinstance(item, tuple) else item
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,280 @@
+"""One session of a run: the loop around `TrainStep` that logs, saves, stops when asked and goes on where it was."""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attentiontuner.data.batches import DemoData
+from attentiontuner.errors import UserError
+from attentiontuner.models import build_model
+from attentiontuner.progress import Bar, progress
+from attentiontuner.training.checkpoint import State, optimiser_tensors, restore_optimiser, save_best, save_state
+from attentiontuner.training.config import TrainConfig
+from attentiontuner.training.devices import Processes
+from attentiontuner.training.heatmaps import write_heatmaps
+from attentiontuner.training.log import MetricsLog
+from attentiontuner.training.source import Source
+from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser
+from attentiontuner.training.stopping import Interrupted, stop_signals
+
+GO, SAVE, STOP = 0, 1, 2
+"""What happens after a batch; the processes of a run agree on the largest."""
+
+Evaluate = Callable[[nn.Module], float]
+"""model → success rate in [0, 1]"""
+
+
+class Session:
+    """From a fresh model or a saved state to the last epoch, a deadline or a signal."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        out: Path,
+        source: Source,
+        test: DemoData | None,
+        device: torch.device,
+        team: Processes,
+        state: State | None,
+    ) -> None:
+        self.config, self.out, self.source, self.test, self.device, self.team = config, out, source, test, device, team
+        self.epoch, self.batch, self.best = 0, 0, -1.0
+        self.seconds = self.epoch_seconds = 0.0
+        self.metrics: list[dict[str, Any]] = []
+        torch.manual_seed(config.seed)  # made on the CPU, so that every device starts from the same weights
+        self.model = build_model(config.model).to(device).train()
+        torch.manual_seed(config.seed * 1000 + team.rank)
+        self.optimiser = make_optimiser(self.model, config.learning_rate)
+        self.step: TrainStep | None = None
+        self._sums: Tensor | None = None
+        self._saved_name = ""
+        if state is not None:
+            self._restore(state)
+        self._saved_at = self._counted_to = time.monotonic()
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def go(self, evaluate: Evaluate | None, deadline: float | None, tensorboard: bool = False) -> bool:
+        """Train until the last epoch (True) or until the deadline, in `time.monotonic()` seconds (False)."""
+        log = MetricsLog(self.out, self.epoch, tensorboard) if self.team.first else None
+        self.metrics = log.epochs if log is not None else []
+        remaining = (self.config.epochs - self.epoch) * len(self.source) - self.batch * self.config.batch_size
+        label = f"train {self.config.task}, {self.config.method}, seed {self.config.seed}"
+        try:
+            with progress(label, max(remaining, 0)) as bar, stop_signals() as signals:
+                if self.epoch == self.batch == 0:
+                    self._draw()
+                while self.epoch < self.config.epochs:
+                    if not self._train_epoch(bar, signals, deadline, log):
+                        return False
+                    self._finish_epoch(evaluate, log, bar)
+                return True
+        finally:
+            if log is not None:
+                log.close()
+
+    def _train_epoch(self, bar: Bar, signals: list[int], deadline: float | None, log: MetricsLog | None) -> bool:
+        """The rest of the present epoch; False where the deadline ended it (saved)."""
+        self._counted_to = time.monotonic()
+        for chunk in self.source.chunks(self.epoch, self.batch):
+            step = self._step_on(chunk.data)
+            for rows in chunk.batches:
+                step(rows)
+                self.batch += 1
+                bar.advance(len(rows))
+                request = self.team.agree(self._request(signals, deadline))
+                if request == GO:
+                    continue
+                self._save(log)
+                if request == STOP and signals:
+                    raise self._interrupted(signals[0])
+                if request == STOP:
+                    return False
+        return True
+
+    def _step_on(self, data: DemoData) -> TrainStep:
+        """The step on these demonstrations; sums go on where the last one's were."""
+        if self.step is None or self.step.data is not data:
+            config = self.config
+            sums = self.step.sums if self.step is not None else self._sums
+            assert config.precision != "auto"
+            self.step = TrainStep(
+                self.model, self.optimiser, data, config.supervised(), config.memory_weight, config.precision
+            )
+            if sums is not None:
+                self.step.sums.copy_(sums)
+        return self.step
+
+    def _request(self, signals: list[int], deadline: float | None) -> int:
+        now = time.monotonic()
+        if signals or (deadline is not None and now >= deadline):
+            return STOP
+        return SAVE if self.team.first and now - self._saved_at >= self.config.checkpoint_seconds else GO
+
+    def _interrupted(self, number: int) -> Interrupted:
+        where = f"{self.epoch} of {self.config.epochs} epochs and {self.batch} batches"
+        name = signal.Signals(number).name
+        return Interrupted(f"{name}: saved after {where} in {self.out}; the same command goes on from there", number)
+
+    # --- the end of an epoch -----------------------------------------------------------------------------------------
+
+    def _finish_epoch(self, evaluate: Evaluate | None, log: MetricsLog | None, bar: Bar) -> None:
+        step = self.step or self._step_on(next(self.source.chunks(self.epoch)).data)
+        self._check_finite(step.sums)
+        train = step.collect()
+        self._count_seconds()
+        metrics: dict[str, Any] = {
+            "epoch": self.epoch + 1,
+            "imitation_loss": train["imitation_loss"],
+            "memory_loss": train["memory_loss"],
+            "train_accuracy": train["accuracy"],
+            "gradient_norm": train["gradient_norm"],
+            "demonstrations_per_second": round(len(self.source) / max(self.epoch_seconds, 1e-9), 2),
+            "seconds": round(self.epoch_seconds, 4),
+        }
+        self.epoch, self.batch, self.epoch_seconds = self.epoch + 1, 0, 0.0
+        if log is not None:
+            metrics.update(self._test())
+            metrics.update(self._evaluate(evaluate))
+            log.add(metrics)
+            self._draw()
+        self._note(bar, metrics)
+        self._counted_to = time.monotonic()
+        last = self.epoch == self.config.epochs
+        if self.team.agree(SAVE if last or self._request([], None) == SAVE else GO) == SAVE:
+            self._save(log)
+
+    def _test(self) -> dict[str, float]:
+        if self.test is None:
+            return {}
+        config = self.config
+        assert config.precision != "auto"
+        found = held_out_metrics(self.model, self.test, (), 0.0, config.batch_size, config.precision)
+        return {"test_accuracy": found["accuracy"], "test_imitation_loss": found["imitation_loss"]}
+
+    def _evaluate(self, evaluate: Evaluate | None) -> dict[str, float]:
+        if evaluate is None or not self.config.eval_every or self.epoch % self.config.eval_every:
+            return {}
+        self.model.eval()
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            success = float(evaluate(self.model))
+        self.model.train()
+        if success > self.best:
+            self.best = success
+            save_best(self.out, self.model)
+        return {"success_rate": success}
+
+    def _draw(self) -> None:
+        if self.team.first and self.test is not None and self.epoch in self.config.heatmap_epochs:
+            write_heatmaps(self.out, self.epoch, self.model, self.test)
+
+    def _note(self, bar: Bar, metrics: Mapping[str, Any]) -> None:
+        recent = self.metrics[-10:]
+        left = (self.config.epochs - self.epoch) * sum(m["seconds"] for m in recent) / max(len(recent), 1)
+        parts = [f"epoch {self.epoch}/{self.config.epochs}", f"loss {metrics['imitation_loss']:.4f}"]
+        if self.config.supervised():
+            parts.append(f"memory {metrics['memory_loss']:.4f}")
+        if "test_accuracy" in metrics:
+            parts.append(f"test accuracy {100 * metrics['test_accuracy']:.2f} %")
+        if "success_rate" in metrics:
+            parts.append(f"success {100 * metrics['success_rate']:.1f} %")
+        bar.advance(0, ", ".join([*parts, f"about {_duration(left)} left"]))
+
+    def _check_finite(self, sums: Tensor) -> None:
+        """Stop where a loss or gradient was not finite: weights after it are worth nothing and are never saved."""
+        bad = first_bad_step(sums)
+        if bad < 0:
+            return
+        batch = self.batch - batches_counted(sums) + bad
+        chunk = next(self.source.chunks(self.epoch, batch))
+        episodes = ", ".join(str(chunk.episodes[row]) for row in sorted(chunk.batches[0]))
+        kept = (
+            f"the last good state is {self.out / 'state' / self._saved_name}" if self._saved_name else "none is saved"
+        )
+        raise UserError(
+            f"the loss or its gradient is not finite at epoch {self.epoch + 1}, batch {batch + 1}; {kept}; "
+            f"try a lower --learning-rate; the batch's episodes: {episodes}"
+        )
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def _count_seconds(self) -> None:
+        now = time.monotonic()
+        self.seconds += now - self._counted_to
+        self.epoch_seconds += now - self._counted_to
+        self._counted_to = now
+
+    def _save(self, log: MetricsLog | None) -> None:
+        assert self.step is not None
+        sums = self.step.sums.detach().cpu()
+        self._check_finite(sums)
+        if self.batch:
+            self._count_seconds()
+        shares = torch.stack(self.team.gather(sums))
+        sums[:LOCAL_SUMS] = shares[:, :LOCAL_SUMS].sum(0)
+        tensors = {**optimiser_tensors(self.optimiser), "sums": sums, **self._generators()}
+        numbers = {"seconds": self.seconds, "epoch_seconds": self.epoch_seconds, "best": self.best}
+        state = State(self.epoch, self.batch, self.model.state_dict(), tensors, numbers)
+        if log is not None:
+            log.sync()
+            save_state(self.out, state, self.config.keep)
+        self._saved_name, self._saved_at = state.name, time.monotonic()
+        self.team.wait()
+
+    def _generators(self) -> dict[str, Tensor]:
+        """Every process's generator states by name."""
+        own = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            own["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {
+            f"generator.{kind}.{rank}": state
+            for kind, mine in own.items()
+            for rank, state in enumerate(self.team.gather(mine))
+        }
+
+    def _restore(self, state: State) -> None:
+        try:
+            self.model.load_state_dict(state.model)
+            restore_optimiser(self.optimiser, state.tensors)
+            sums = state.tensors["sums"].clone()
+            self.best = float(state.numbers["best"])
+            self.seconds, self.epoch_seconds = float(state.numbers["seconds"]), float(state.numbers["epoch_seconds"])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise UserError(
+                f"{self.out / 'state' / state.name} is damaged: it does not fit the run ({error})"
+            ) from error
+        if not self.team.first:
+            sums[:LOCAL_SUMS] = 0  # the first process has everybody's
+        self.epoch, self.batch, self._sums, self._saved_name = state.epoch, state.batch, sums, state.name
+        mine = state.tensors.get(f"generator.cpu.{self.team.rank}")
+        if mine is not None:
+            torch.set_rng_state(mine)
+        mine = state.tensors.get(f"generator.cuda.{self.team.rank}")
+        if mine is not None and self.device.type == "cuda":
+            torch.cuda.set_rng_state(mine, self.device)
+
+
+LOCAL_SUMS = 4
+"""How many of `TrainStep.sums` each process has only its share of."""
+
+
+def first_bad_step(sums: Tensor) -> int:
+    """The first step since the sums began whose loss or gradient was not finite, from 0; -1 where all were."""
+    bad = float(sums[6])
+    return int(bad) if bad < 1e29 else -1
+
+
+def batches_counted(sums: Tensor) -> int:
+    """How many batches the sums cover."""
+    return int(sums[5])
+
+
+def _duration(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,196 @@
+"""Where the batches come from: demonstrations held as a whole, or streamed from the store pool by pool."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attentiontuner.data.batches import DemoData, epoch_batches
+from attentiontuner.data.labels import (
+    Labels,
+    annotate_fraction,
+    choose_demonstrations,
+    label_generator,
+    perturb_pairs,
+    random_pairs,
+    shuffle_pairs,
+)
+from attentiontuner.demos.annotations import read_annotations
+from attentiontuner.demos.manifest import read_manifest
+from attentiontuner.demos.packed import PackedDemos
+from attentiontuner.demos.store import DemoStore
+from attentiontuner.errors import UserError
+from attentiontuner.training.config import TrainConfig
+
+Integers = NDArray[np.int64]
+
+MOST_TEST_EPISODES = 500
+"""More would not make the test accuracy's curve any clearer, and would be missing from training."""
+
+POOLS_AT_ONCE = 2
+"""One to draw batches from, and one that is being read."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some batches of an epoch: rows of `data`, whose row i is episode `episodes[i]` of the data set."""
+
+    data: DemoData
+    episodes: Integers
+    batches: list[Integers]
+
+
+class Source:
+    """The training demonstrations of a run, as the batches of each epoch: a pure function of (config, epoch)."""
+
+    def __init__(self, store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> None:
+        self.episodes, self.config, self.device = episodes, config, device
+        self.labels = training_labels(store, episodes, config)
+        self._frames = DemoStore(store.path, read_manifest(store.path), annotator=None)
+        self._pools = [] if config.memory_limit is None else _shard_rows(self._frames, episodes)
+        self._whole: DemoData | None = None
+
+    def __len__(self) -> int:
+        """Number of training demonstrations."""
+        return len(self.episodes)
+
+    def chunks(self, epoch: int, first_batch: int = 0) -> Iterator[Chunk]:
+        """The batches of an epoch (from 0) from number `first_batch` on."""
+        size, seed = self.config.batch_size, self.config.seed
+        if self.config.memory_limit is None:
+            if self._whole is None:
+                self._whole = self._read(np.arange(len(self)))
+            batches = epoch_batches(len(self), size, seed, epoch)
+            if first_batch < len(batches):
+                yield Chunk(self._whole, self.episodes, batches[first_batch:])
+            return
+        plan = []
+        for rows, batches in self._plan(epoch):
+            if first_batch < len(batches):
+                plan.append((rows, batches[first_batch:]))
+            first_batch = max(0, first_batch - len(batches))
+        with ThreadPoolExecutor(1) as reader:
+            coming: Future[DemoData] | None = reader.submit(self._read, plan[0][0]) if plan else None
+            for number, (rows, batches) in enumerate(plan):
+                assert coming is not None
+                data = coming.result()
+                coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
+                yield Chunk(data, self.episodes[rows], batches)
+
+    def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
+        """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
+        assert self.config.memory_limit is not None
+        rng = np.random.default_rng([self.config.seed, epoch])
+        room = self.config.memory_limit // POOLS_AT_ONCE
+        pools: list[list[Integers]] = []
+        used = room
+        for number in rng.permutation(len(self._pools)):
+            rows, size = self._pools[number]
+            if used + size > room:
+                pools.append([])
+                used = 0
+            pools[-1].append(rows)
+            used += size
+        plan = []
+        for pool in pools:
+            rows = np.concatenate(pool)
+            order = rng.permutation(len(rows))
+            size = self.config.batch_size
+            plan.append((rows, [order[start : start + size] for start in range(0, len(rows), size)]))
+        return plan
+
+    def _read(self, rows: Integers) -> DemoData:
+        packed = self._frames.read_packed(self.episodes[rows])
+        labels = self.labels.select(rows)
+        labelled = replace(packed, annotated=labels.annotated, pairs=labels.pairs.astype(np.int64))
+        return on_device(labelled, self.config, self.device)
+
+    def fingerprint(self) -> dict[str, object]:
+        """What a run must find unchanged to go on: which demonstrations and which labels it trains on."""
+        manifest = read_manifest(self._frames.path)
+        frames = "".join(shard.sha256 for shard in manifest.readable_shards()).encode()
+        labels = self.labels.annotated.tobytes() + np.ascontiguousarray(self.labels.pairs, np.int32).tobytes()
+        return {
+            "demonstrations": len(self),
+            "annotated": int(self.labels.annotated.sum()),
+            "seed": manifest.seed,
+            "frames": hashlib.sha256(frames).hexdigest()[:16],
+            "episodes": hashlib.sha256(self.episodes.astype(np.int64).tobytes()).hexdigest()[:16],
+            "labels": hashlib.sha256(labels).hexdigest()[:16],
+        }
+
+
+def on_device(packed: PackedDemos, config: TrainConfig, device: torch.device) -> DemoData:
+    """Packed demonstrations as the run's data."""
+    return DemoData(packed, device, config.attend_self, len(config.supervised()), config.split_pairs)
+
+
+def split_episodes(
+    store: DemoStore, test_store: DemoStore | None, config: TrainConfig
+) -> tuple[Integers, tuple[DemoStore, Integers]]:
+    """The training episodes' numbers, and the store and numbers of the test episodes (the last ones of `store`)."""
+    total = len(store)
+    if test_store is not None:
+        test = (test_store, np.arange(len(test_store)))
+        train = np.arange(total)
+    else:
+        count = min(round(total * config.test_fraction), MOST_TEST_EPISODES)
+        count = max(count, int(config.test_fraction > 0 and total > 1))
+        test = (store, np.arange(total - count, total))
+        train = np.arange(total - count)
+    if len(train) == 0:
+        raise UserError(f"{store.path} holds {total} episodes: none is left to train on")
+    return choose_demonstrations(train, config.demos, label_generator(config.seed, "demos")), test
+
+
+def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -> Labels:
+    """The annotations of the training episodes after everything the configuration does to them."""
+    lengths = store.lengths[episodes].astype(np.int64)
+    nothing = Labels(lengths, np.zeros(len(episodes), bool), np.empty((0, 4), np.int32))
+    if not config.needs_pairs:
+        return nothing
+    if config.annotator not in store.annotators():
+        there = ", ".join(store.annotators()) or "nobody"
+        raise UserError(
+            f"{store.path} has no annotator {config.annotator!r} ({there} there), but the memory loss needs memory "
+            "pairs: annotate it, choose --annotator, or train with --method vanilla"
+        )
+    found = read_annotations(store.path, config.annotator)
+    annotated = np.array([int(episode) in found for episode in episodes])
+    if not annotated.any():
+        raise UserError(
+            f"{store.path}: annotator {config.annotator!r} has annotated none of the {len(episodes)} training "
+            "demonstrations, but the memory loss needs memory pairs: annotate some, or train with --method vanilla"
+        )
+    parts = [
+        np.column_stack([np.full(len(found[int(episode)].pairs), row, np.int32), found[int(episode)].pairs])
+        for row, episode in enumerate(episodes)
+        if annotated[row]
+    ]
+    labels = Labels(lengths, annotated, np.concatenate(parts).astype(np.int32))
+    labels = annotate_fraction(labels, config.annotated_fraction, label_generator(config.seed, "annotated"))
+    if config.pairs == "random":
+        labels = random_pairs(labels, label_generator(config.seed, "random"))
+    elif config.pairs == "shuffled":
+        labels = shuffle_pairs(labels, label_generator(config.seed, "shuffled"))
+    return perturb_pairs(labels, config.noise_p, config.noise_q, label_generator(config.seed, "noise"))
+
+
+def frame_bytes(store: DemoStore, episodes: Integers) -> int:
+    """About how many bytes of distinct frames these episodes have, from the manifest alone."""
+    return sum(size for _, size in _shard_rows(store, episodes))
+
+
+def _shard_rows(store: DemoStore, episodes: Integers) -> list[tuple[Integers, int]]:
+    """For each shard: which of `episodes` (by place) lie in it, and their share of its frame bytes."""
+    one = store.observation.dtype.itemsize * int(np.prod(store.observation.shape))
+    found = []
+    for shard in read_manifest(store.path).readable_shards():
+        rows = np.flatnonzero((episodes >= shard.first) & (episodes < shard.end))
+        if len(rows):
+            found.append((rows, shard.distinct_frames * one * len(rows) // shard.episodes))
+    return found

@@ -1,0 +1,120 @@
+"""`train`: check what is asked, open the run folder, and let a `Session` do the work."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attentiontuner.demos.store import DemoStore
+from attentiontuner.errors import UserError
+from attentiontuner.files import locked
+from attentiontuner.training.checkpoint import load_state, open_run
+from attentiontuner.training.config import TrainConfig
+from attentiontuner.training.devices import choose_device, choose_precision, frame_limit, processes
+from attentiontuner.training.log import read_metrics
+from attentiontuner.training.session import Evaluate, Session
+from attentiontuner.training.source import Integers, Source, frame_bytes, on_device, split_episodes
+from attentiontuner.training.versions import software
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A run folder and its epochs so far.
+
+    Attributes:
+        run: the folder.
+        metrics: one entry per epoch, as in `metrics.jsonl`.
+        seconds: spent training, in all sessions together; testing, evaluating and saving aside.
+        finished: False where a budget ended the run early.
+        already_finished: there was nothing left to do.
+    """
+
+    run: Path
+    metrics: list[dict[str, Any]]
+    seconds: float
+    finished: bool
+    already_finished: bool = False
+
+
+def train(
+    config: TrainConfig,
+    data: DemoStore,
+    out: Path,
+    *,
+    test_data: DemoStore | None = None,
+    evaluate: Evaluate | None = None,
+    device: str | None = None,
+    budget_seconds: float | None = None,
+    tensorboard: bool = False,
+) -> TrainResult:
+    """Train in the run folder `out`, or go on with the run there.
+
+    Args:
+        config: the run; see `paper_config` for the paper's.
+        data: the demonstrations; the last of them are the test set where `test_data` is not given.
+        out: the run folder.
+        test_data: demonstrations to test on.
+        evaluate: model → success rate in [0, 1], called every `config.eval_every` epochs.
+        device: `cpu`, `cuda`, `cuda:1`; by default a GPU where there is one.
+        budget_seconds: save and return after this time.
+        tensorboard: also write TensorBoard's files.
+
+    SIGINT and SIGTERM save the run and raise `Interrupted`.
+    """
+    started = time.monotonic()
+    place = choose_device(device)
+    _check_data(config, data, "--data")
+    if test_data is not None:
+        _check_data(config, test_data, "--test-data")
+    episodes, (test_store, test_episodes) = split_episodes(data, test_data, config)
+    config = _resolve(config, data, episodes, place)
+    with ExitStack() as stack:
+        team = stack.enter_context(processes(place))
+        _make_folder(out)
+        if team.first:
+            stack.enter_context(locked(out / ".lock", wait=False))
+        # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
+        stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
+        source = Source(data, episodes, config, place)
+        if team.first:
+            open_run(out, config, source.fingerprint(), software())
+        team.wait()
+        state = load_state(out)
+        if state is not None and state.epoch == config.epochs:
+            return TrainResult(out, read_metrics(out), float(state.numbers["seconds"]), True, True)
+        test = on_device(test_store.read_packed(test_episodes), config, place) if len(test_episodes) else None
+        session = Session(config, out, source, test, place, team, state)
+        deadline = None if budget_seconds is None else started + budget_seconds
+        finished = session.go(evaluate, deadline, tensorboard)
+        return TrainResult(out, session.metrics, session.seconds, finished)
+
+
+def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
+    if data.task != config.task:
+        raise UserError(f"{option} {data.path} holds demonstrations of {data.task!r}, not of {config.task!r}")
+    if data.settings != dict(config.settings):
+        raise UserError(
+            f"{option} {data.path} was recorded with settings {data.settings}, the run has {dict(config.settings)}"
+        )
+    if data.observation != config.model.observation or len(data.action_names) != config.model.actions:
+        raise UserError(f"{option} {data.path}: its observations or actions are not those of the model")
+    if len(data) == 0:
+        raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the run folder {out}: {error.strerror}") from error
+
+
+def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
+    """The configuration with everything decided that depends on the machine."""
+    limit = config.memory_limit or frame_limit(device)
+    streams = frame_bytes(data, episodes) > limit
+    precision = choose_precision(config.precision, device)
+    return replace(config, precision=precision, memory_limit=limit if streams else None)

@@ -1,0 +1,36 @@
+"""With what a run was made: versions and the git revision of the source, for its `config.json`."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("attentiontuner", "torch", "numpy", "safetensors", "gymnasium", "minigrid")
+
+
+def software() -> dict[str, str]:
+    """Name → version of Python and the packages a result depends on, and `git` where the source is a checkout."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    revision = git_revision()
+    return {**found, "git": revision} if revision else found
+
+
+def git_revision() -> str:
+    """The commit of the source this package runs from, with `+` where it was changed since; "" outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        commit = _git(here, "rev-parse", "--short=12", "HEAD")
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no", ".")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + ("+" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
