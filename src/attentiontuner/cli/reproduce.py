@@ -1,0 +1,62 @@
+"""`attentiontuner reproduce`: the cells of a table or figure of the paper, as records."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def reproduce(
+    name: tyro.conf.Positional[str],
+    records: Path = Path("results"),
+    only: str = "",
+    seeds: str = "",
+    scale: str = "paper",
+    budget: str = "",
+    jobs: int = 1,
+    executor: str = "local",
+    data: Path | None = None,
+    keep_runs: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> int:
+    """Run the cells of a recipe that have no record yet. Stopped at any moment, the same command goes on.
+
+    Args:
+        name: the recipe: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value, controls.
+        records: folder of the records; those of several machines are merged by copying files.
+        only: tasks, methods and conditions to keep, separated by commas.
+        seeds: seeds to keep, such as 1-5 or 1,3.
+        scale: paper (to the letter), small (two CPU cores, an hour for table1) or smoke (seconds).
+        budget: time such as 25m; no cell is started that it cannot finish, and the command ends in time.
+        jobs: cells side by side; with Ray, on each GPU (or each node without one).
+        executor: local, or ray (a cluster at RAY_ADDRESS, or one on this machine).
+        data: folder of the data sets (RECORDS/.data).
+        keep_runs: keep the trained models, under RECORDS/.runs.
+        dry_run: only list the cells.
+    """
+    from typing import cast
+
+    from attentiontuner.errors import UserError
+    from attentiontuner.experiments.budget import parse_duration, parse_seeds
+    from attentiontuner.experiments.reproduce import Executor, make_plan
+    from attentiontuner.experiments.reproduce import dry_run as list_cells
+    from attentiontuner.experiments.reproduce import reproduce as run
+
+    if executor not in ("local", "ray"):
+        raise UserError(f"--executor {executor}: it is local or ray")
+    plan = make_plan(
+        name,
+        records,
+        only=[word.strip() for word in only.split(",") if word.strip()],
+        seeds=parse_seeds(seeds),
+        scale=scale,
+        budget=parse_duration(budget) if budget else None,
+        jobs=jobs,
+        executor=cast(Executor, executor),
+        data=data,
+        keep_runs=keep_runs,
+    )
+    if dry_run:
+        print(list_cells(plan))
+        return 0
+    return run(plan)

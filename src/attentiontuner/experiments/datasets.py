@@ -1,0 +1,43 @@
+"""Data sets of the cells: collected once into a cache folder from their seeds, shared by every cell that needs them."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attentiontuner.demos import DemoStore
+from attentiontuner.errors import UserError
+from attentiontuner.experts.collect import collect
+from attentiontuner.files import locked, read_json, write_json
+from attentiontuner.tasks import get_task
+
+
+def dataset_path(cache: Path, task: str, settings: Mapping[str, Any], demos: int, seed: int) -> Path:
+    """The folder of a data set in the cache: its name says task, size and seed, and has a digest of the settings."""
+    full = get_task(task, settings).settings
+    digest = hashlib.sha256(json.dumps(full, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    return cache / f"{task}-{digest}-{demos}-seed{seed}"
+
+
+def dataset(
+    cache: Path, task: str, settings: Mapping[str, Any], demos: int, seed: int, workers: int = 1
+) -> tuple[DemoStore, float]:
+    """The data set, collected now unless it is there, and the seconds its collection took.
+
+    Processes that want the same one wait for the first; an interrupted collection goes on.
+    """
+    path = dataset_path(cache, task, settings, demos, seed)
+    note = path.with_name(f"{path.name}.json")
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_name(f".{path.name}.lock")):
+        if not note.exists():
+            started = time.monotonic()
+            collect(get_task(task, settings), demos, seed, path, workers=workers)
+            write_json(note, {"seconds": round(time.monotonic() - started, 3)})
+        seconds = float(read_json(note)["seconds"])
+    store = DemoStore.open(path)
+    if len(store) != demos:
+        raise UserError(f"{path} holds {len(store)} of {demos} demonstrations: delete it, and it is collected again")
+    return store, seconds

@@ -1,0 +1,133 @@
+"""Cells on a Ray cluster: at RAY_ADDRESS, or one started on this machine.
+
+Nothing is shared between nodes but the code: each node has its own scratch folder, where a data set is collected once
+from its seed, and sends the finished record back as text. Only the driver writes records, each once. The cells of a
+lost node run again on another; on the same node a cell that was cut off goes on from its scratch folder.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attentiontuner.errors import UserError
+from attentiontuner.experiments.cells import Cell
+from attentiontuner.experiments.jobs import Job, Outcome
+from attentiontuner.experiments.records import Record, finished, record_path, write_record
+from attentiontuner.experiments.reproduce import Campaign, Plan
+
+RETRIES_AFTER_LOSS = 10
+"""How often a cell is started again because its node or process was lost."""
+
+SCRATCH = "attentiontuner-ray"
+POLL_SECONDS = 1.0
+
+
+def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
+    """Run the cells on the cluster and write their records here."""
+    ray = connect()
+    remote = ray.remote(run_remotely).options(
+        max_retries=RETRIES_AFTER_LOSS, max_calls=1, scheduling_strategy="SPREAD", **resources(ray, plan.jobs)
+    )
+    jobs = campaign.jobs(cells)
+    running: dict[Any, Cell] = {}
+    more = True
+    while more or running:
+        while more and len(running) < slots(ray, plan.jobs):
+            job = next(jobs, None)
+            more = job is not None
+            if job is not None:
+                running[remote.remote(json.dumps(job_to_json(job)))] = job.cell
+        done, _ = ray.wait(list(running), timeout=POLL_SECONDS) if running else ([], [])
+        for reference in done:
+            campaign.report(collect_outcome(ray, reference, running.pop(reference), plan.records))
+        if campaign.deadline is not None and time.time() > campaign.deadline:
+            for reference, cell in running.items():
+                ray.cancel(reference, force=True)
+                campaign.report(Outcome(cell, "later", "the time is over; what was done is kept on its node"))
+            return
+
+
+def connect() -> Any:
+    """Ray, connected to the cluster at RAY_ADDRESS or to a new local one."""
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--executor ray needs a package: pip install 'attentiontuner[ray]'") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, configure_logging=False)
+        except ConnectionError as error:
+            raise UserError(
+                f"there is no Ray cluster at RAY_ADDRESS={os.environ.get('RAY_ADDRESS')}: {error}"
+            ) from error
+    return ray
+
+
+def resources(ray: Any, jobs: int) -> dict[str, float]:
+    """What one cell asks of a node: a share of a GPU where there are any, else of the smallest node's cores."""
+    if ray.cluster_resources().get("GPU", 0) > 0:
+        return {"num_gpus": 1 / jobs, "num_cpus": 1}
+    return {"num_cpus": max(1.0, smallest_node(ray) // jobs)}
+
+
+def slots(ray: Any, jobs: int) -> int:
+    """How many cells the cluster can run at once; one more is kept waiting, so that no node idles."""
+    there = ray.cluster_resources()
+    wanted = resources(ray, jobs)
+    kind, share = ("GPU", wanted["num_gpus"]) if "num_gpus" in wanted else ("CPU", wanted["num_cpus"])
+    return int(there.get(kind, 0) / share) + 1
+
+
+def smallest_node(ray: Any) -> float:
+    """The number of cores of the smallest node that is alive."""
+    return min((node["Resources"].get("CPU", 1.0) for node in ray.nodes() if node["Alive"]), default=1.0)
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """What a node needs to know of a job: no paths of this machine."""
+    return {"cell": job.cell.to_json(), "deadline": job.deadline, "cores": job.cores}
+
+
+def run_remotely(text: str) -> str:
+    """On a node: run the job in the node's scratch folder. The outcome as JSON, with the record where there is one."""
+    from attentiontuner.experiments.pool import run_guarded
+
+    value = json.loads(text)
+    job = Job(
+        Cell.from_json(value["cell"]), scratch() / "records", scratch() / "data", value["deadline"], value["cores"]
+    )
+    outcome = run_guarded(job)
+    answer: dict[str, Any] = {"state": outcome.state, "message": outcome.message, "seconds": outcome.seconds}
+    path = record_path(job.records, job.cell)
+    if outcome.state in ("done", "there"):
+        answer["record"] = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+    return json.dumps(answer)
+
+
+def scratch() -> Path:
+    """This node's own folder. Its name has the node's id: nodes on one machine do not share it."""
+    import ray
+
+    base = os.environ.get("ATTENTIONTUNER_SCRATCH", tempfile.gettempdir())
+    return Path(base) / SCRATCH / str(ray.get_runtime_context().get_node_id())
+
+
+def collect_outcome(ray: Any, reference: Any, cell: Cell, records: Path) -> Outcome:
+    """The outcome of a finished remote job; its record is written here unless one is there already."""
+    try:
+        answer = json.loads(ray.get(reference))
+    except ray.exceptions.RayError as error:
+        return Outcome(cell, "failed", f"lost too often: {str(error).splitlines()[0]}")
+    outcome = Outcome(cell, answer["state"], answer["message"], answer["seconds"])
+    if "record" not in answer:
+        return outcome
+    if finished(records, cell) is not None:
+        return replace(outcome, state="there")
+    write_record(records, Record.from_json(answer["record"]))
+    return replace(outcome, state="done")

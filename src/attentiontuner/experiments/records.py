@@ -1,0 +1,261 @@
+"""Records: what a finished cell leaves behind, one JSON file each. Written once, atomically, by the run itself.
+
+    RECORDS/<recipe>/<task>--<method>--<condition>--seed<k>.json       (at other scales: <recipe>-<scale>/)
+
+Folders of several machines are merged by copying files. A damaged record is set aside under another name, with a line
+that says so, and its cell runs again; a record of another schema or of another experiment is never touched.
+"""
+
+import base64
+import json
+import math
+import sys
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.metrics import wilson_interval
+from attentiontuner.experiments.cells import Cell
+from attentiontuner.files import write_text
+
+SCHEMA = 1
+KIND = "attentiontuner record"
+MAP_LIMIT = 128
+"""The largest side of a stored attention map, in pixels."""
+
+CURVES = (
+    "imitation_loss",
+    "memory_loss",
+    "train_accuracy",
+    "test_accuracy",
+    "test_imitation_loss",
+    "gradient_norm",
+    "success_rate",
+)
+CURVE_DIGITS = 5
+
+
+class RecordError(UserError):
+    """A file that is not a record this version can read."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished cell.
+
+    Attributes:
+        cell: what was asked for. config: the resolved training configuration.
+        revision: git revision of the code, None outside a repository; `+` at the end: with uncommitted changes.
+        versions, device: of what it ran on.
+        seconds: `collect`, `train`, `evaluate`.
+        curves: one list per metric, one number (or None) per epoch.
+        evaluation: see `summarise`.
+        attention: see `attention_maps`; empty where none were made.
+    """
+
+    cell: Cell
+    config: Mapping[str, Any]
+    revision: str | None
+    versions: Mapping[str, str]
+    device: str
+    seconds: Mapping[str, float]
+    curves: Mapping[str, list[float | None]]
+    evaluation: Mapping[str, Any]
+    attention: Mapping[str, Any]
+
+    @property
+    def success(self) -> float:
+        """Success rate in percent."""
+        return 100.0 * float(self.evaluation["successes"]) / float(self.evaluation["episodes"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "cell": self.cell.to_json(),
+            "config": dict(self.config),
+            "revision": self.revision,
+            "versions": dict(self.versions),
+            "device": self.device,
+            "seconds": {name: round(value, 2) for name, value in self.seconds.items()},
+            "curves": dict(self.curves),
+            "evaluation": dict(self.evaluation),
+            "attention": dict(self.attention),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Record":
+        """Read and check. What is missing, of a wrong type or inconsistent is a `RecordError` (no file name in it)."""
+        if not isinstance(value, dict) or value.get("kind") != KIND:
+            raise RecordError("it is not an attentiontuner record")
+        if value.get("schema") != SCHEMA:
+            raise RecordError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
+        try:
+            record = cls(
+                Cell.from_json(value["cell"]),
+                **{name: value[name] for name in cls.__dataclass_fields__ if name != "cell"},
+            )
+            record._check()
+        except RecordError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise RecordError(f"{type(error).__name__}: {error}") from error
+        return record
+
+    def _check(self) -> None:
+        result = self.evaluation
+        outcome, lengths = result["success"], result["lengths"]
+        if len(outcome) != result["episodes"] or set(outcome) - {"0", "1"} or len(lengths) != len(outcome):
+            raise RecordError(f"{result['episodes']} episodes, but {len(outcome)} outcomes and {len(lengths)} lengths")
+        if outcome.count("1") != result["successes"] or not outcome:
+            raise RecordError(f"{result['successes']} successes, but {outcome.count('1')} in the list of episodes")
+        if any(len(curve) != self.cell.epochs for curve in self.curves.values()):
+            raise RecordError(f"a learning curve does not have {self.cell.epochs} epochs")
+        if any(not math.isfinite(float(value)) for value in self.seconds.values()):
+            raise RecordError("a timing is not a number")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def record_path(records: Path, cell: Cell) -> Path:
+    """Where the record of `cell` is or will be."""
+    return records / cell.folder / f"{cell.name}.json"
+
+
+def write_record(records: Path, record: Record) -> Path:
+    """Write a new record: one line per part, so that a difference can be read."""
+    value = record.to_json()
+    Record.from_json(json.loads(json.dumps(value)))
+    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
+    path = record_path(records, record.cell)
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    return path
+
+
+def read_record(path: Path) -> Record:
+    """The record in `path`; anything wrong is a `RecordError` that names it."""
+    try:
+        return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from error
+    except RecordError as error:
+        raise RecordError(f"{path} cannot be used: {error}") from error
+
+
+def finished(records: Path, cell: Cell) -> Record | None:
+    """The valid record of `cell`, or None where it has to run.
+
+    A damaged one is set aside as `<name>.json.damaged-1` with a line on stderr. One of another schema, or one of
+    another experiment under the same name, is a `RecordError`: it is somebody's result, so nothing is overwritten.
+    """
+    path = record_path(records, cell)
+    if not path.exists():
+        return None
+    try:
+        record = read_record(path)
+    except RecordError as error:
+        if "it has schema" in str(error):
+            raise RecordError(f"{error}; move it away to run this cell again") from error
+        aside = set_aside(path)
+        print(f"attentiontuner: {error}; set aside as {aside.name}, the cell runs again", file=sys.stderr)
+        return None
+    if difference := _difference(record.cell.to_json(), cell.to_json()):
+        name, old, new = difference
+        raise RecordError(
+            f"{path} is of another experiment ({name} {old}, not {new}): use another --records folder or move it away"
+        )
+    return record
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged record to the first free `<name>.damaged-<n>`."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return path.rename(aside)
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Every record under `folder`, sorted by path; unreadable ones are named on stderr and left where they are."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}: give the one that `attentiontuner reproduce` wrote to")
+    found = []
+    for path in sorted(folder.glob("*/*--seed*.json")):
+        try:
+            found.append(read_record(path))
+        except RecordError as error:
+            print(f"attentiontuner: left out: {error}", file=sys.stderr)
+    return found
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    plain = json.loads(json.dumps(new))
+    for name in plain:
+        if old.get(name) != plain[name]:
+            return name, old.get(name), plain[name]
+    return None
+
+
+# --- parts of a record -----------------------------------------------------------------------------------------------
+
+
+def summarise(successes: list[bool], returns: list[float], lengths: list[int], seed: int, first: int) -> dict[str, Any]:
+    """The evaluation part: counts, interval, and every episode in order of its environment seed (`first`, + 1, …)."""
+    solved = sum(successes)
+    low, high = wilson_interval(solved, len(successes))
+    return {
+        "episodes": len(successes),
+        "seed": seed,
+        "first_environment_seed": first,
+        "successes": solved,
+        "success_rate": solved / len(successes),
+        "interval_95": [round(low, 5), round(high, 5)],
+        "mean_return": round(float(np.mean(returns)), 5),
+        "mean_length": round(float(np.mean(lengths)), 3),
+        "success": "".join("1" if success else "0" for success in successes),
+        "lengths": [int(length) for length in lengths],
+    }
+
+
+def compact_curves(metrics: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Learning curves from a run's lines, with five significant digits; metrics that no epoch has are left out."""
+    epochs = list(metrics)
+    curves = {name: [_digits(line.get(name)) for line in epochs] for name in CURVES}
+    return {name: curve for name, curve in curves.items() if any(value is not None for value in curve)}
+
+
+def encode_map(weights: NDArray[Any], limit: int = MAP_LIMIT) -> dict[str, Any]:
+    """A square map of weights in [0, 1], pooled to at most `limit` pixels a side (the largest of each block, so that a
+    single one stays visible), as zlib-compressed bytes in base64."""
+    block = math.ceil(len(weights) / limit)
+    side = math.ceil(len(weights) / block)
+    padded = np.zeros((side * block, side * block))
+    padded[: len(weights), : len(weights)] = weights
+    pooled = padded.reshape(side, block, side, block).max((1, 3))
+    content = np.round(pooled.clip(0, 1) * 255).astype(np.uint8).tobytes()
+    return {"side": side, "block": block, "data": base64.b64encode(zlib.compress(content, 9)).decode()}
+
+
+def decode_map(value: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """The `[side, side]` pixels of an encoded map."""
+    side = int(value["side"])
+    if not 0 < side <= MAP_LIMIT:
+        raise RecordError(f"an attention map of {side} pixels a side")
+    try:
+        content = zlib.decompressobj().decompress(base64.b64decode(value["data"]), side * side + 1)
+        return np.frombuffer(content, np.uint8).reshape(side, side)
+    except (ValueError, zlib.error) as error:
+        raise RecordError(f"an attention map is damaged: {error}") from error
+
+
+def _digits(value: Any) -> float | None:
+    if value is None or not math.isfinite(float(value)):
+        return None
+    return float(f"{float(value):.{CURVE_DIGITS}g}")

@@ -1,0 +1,94 @@
+"""How large the experiments are: `paper` to the letter, `small` for two CPU cores, `smoke` for the tests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attentiontuner.errors import UserError
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One task at a scale: environment settings, demonstrations, and epochs by method ("*": every other method)."""
+
+    demos: int
+    epochs: Mapping[str, int]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of all experiments.
+
+    Attributes:
+        tasks: sizes by task, "*" for any other; empty: the task's own, which are the paper's.
+        models: fields of the network by observation kind; empty: the paper's.
+        config: fields of `TrainConfig` that differ from the paper's.
+        seeds: the most seeds of an entry.
+        episodes: evaluation episodes of a cell.
+        test_demos: size of the test set.
+    """
+
+    name: str
+    about: str
+    tasks: Mapping[str, Sizes] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 15
+    episodes: int = 1000
+    test_demos: int = 500
+
+    def sizes(self, task: str) -> Sizes | None:
+        """The sizes of a task; None: its own."""
+        return self.tasks.get(task, self.tasks.get("*"))
+
+    def model(self, kind: str, method: str) -> Mapping[str, Any]:
+        """Fields of the network for an observation kind; an entry `method:kind` goes before `kind`."""
+        return self.models.get(f"{method}:{kind}", self.models.get(kind, {}))
+
+
+_TINY = {"d_model": 16, "layers": 3, "heads": 2, "feedforward": 32}
+_LIGHT = {"d_model": 64, "layers": 3, "heads": 2, "feedforward": 256}
+
+SMOKE = Scale(
+    name="smoke",
+    about="seconds; shows that everything runs, learns nothing",
+    tasks={
+        "hallway": Sizes(16, {"*": 2}, {"length": 2}),
+        "ordering": Sizes(8, {"*": 2}, {"length": 4}),
+        "counting": Sizes(8, {"*": 2}, {"length": 3}),
+        "*": Sizes(4, {"*": 1}),
+    },
+    models={"grid": {**_TINY, "embedder": "lookup"}, "image": _TINY, "vector": _TINY},
+    config={"batch_size": 8, "learning_rate": 1e-3},
+    seeds=1,
+    episodes=8,
+    test_demos=4,
+)
+
+SMALL = Scale(
+    name="small",
+    about="two CPU cores, an hour for table1",
+    tasks={
+        "hallway": Sizes(500, {"*": 40}, {"length": 8}),
+        "ordering": Sizes(1000, {"*": 30}, {"length": 10}),
+        "counting": Sizes(1000, {"*": 30}, {"length": 6}),
+        "*": Sizes(200, {"*": 10}),
+    },
+    models={"grid": {**_LIGHT, "embedder": "lookup"}, "image": _LIGHT, "vector": _LIGHT},
+    config={"batch_size": 16, "learning_rate": 1e-3},
+    seeds=3,
+    episodes=200,
+    test_demos=100,
+)
+
+PAPER = Scale(name="paper", about="the paper's settings to the letter")
+
+SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
+
+
+def get_scale(name: str) -> Scale:
+    """The scale called `name`."""
+    if name not in SCALES:
+        raise UserError(f"unknown scale {name!r}: the scales are {', '.join(SCALES)}")
+    return SCALES[name]
