@@ -1,5 +1,6 @@
 """A Minigrid environment that keeps its world as an array and cuts observations out of it."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, SupportsInt
@@ -166,6 +167,13 @@ class LTMBEnv(MiniGridEnv):  # type: ignore[misc]  # Minigrid is not typed
                 self._put(x, y, (kind, colour, CLOSED if state == OPEN else OPEN))
             elif kind == BOX_KIND:
                 self._put(x, y, EMPTY)
+
+    def render(self) -> Any:
+        """Minigrid's picture: uint8 `[height, width, 3]` with render mode `rgb_array`, a window with `human`."""
+        with warnings.catch_warnings():
+            # Minigrid looks its font up by file name; the default font it then gets is the one it meant.
+            warnings.filterwarnings("ignore", message="The system font")
+            return super().render()
 
     def gen_obs(self) -> dict[str, Any]:
         """Minigrid's observation: `image` uint8 `[7, 7, 3]`, `direction`, `mission`. The image is a fresh array."""

@@ -99,7 +99,7 @@ class OrderingEnv(LTMBEnv):
         pass
 
     def _judge(self, action: int) -> bool | None:
-        choice = self.step_count - 1 - SHOWN
+        choice = min(self.step_count - 1 - SHOWN, self.length - 1)  # steps after the end repeat the last choice
         if choice >= 0:
             left_first = self._shown_at[self._left[choice]] < self._shown_at[self._right[choice]]
             if action != (LEFT if left_first else RIGHT):
