@@ -1,5 +1,6 @@
 """A shard: episodes as a safetensors file compressed with zstd, equal frames stored once."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
 
 ZSTD_LEVEL = 3
+CHUNK_BYTES = 2**24
+"""Frames are hashed and compared this many bytes at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class FrameTable:
         self._hash = hash_bytes
         self._buffer = np.empty((0, *observation.shape), observation.dtype)
         self._count = 0
+        self._chunk = max(1, CHUNK_BYTES // (observation.dtype.itemsize * math.prod(observation.shape)))
         self._owners: dict[int, int] = {}  # hash -> row of the first frame with that hash
         self._collided: dict[bytes, int] = {}  # frames whose hash belongs to another frame -> row
 
@@ -75,24 +79,25 @@ class FrameTable:
         """`[N]` rows of the `[N, …]` frames."""
         frames = np.ascontiguousarray(frames, self._buffer.dtype)
         flat = frames.reshape(len(frames), -1).view(np.uint8)
-        owners, known = self._owners, self._count
-        rows = np.empty(len(frames), np.int64)
+        owners, following = self._owners, self._count
+        found: list[int] = []
         fresh: list[int] = []
-        for i, row in enumerate(flat):
-            key = self._hash(row.tobytes())
-            owner = owners.get(key)
-            if owner is None:
-                owner = owners[key] = known + len(fresh)
-                fresh.append(i)
-            rows[i] = owner
-        self._append(frames[fresh])
+        for start in range(0, len(flat), self._chunk):
+            part = flat[start : start + self._chunk]
+            for key in map(self._hash, part.view(f"V{part.shape[1]}").ravel().tolist()):
+                owner = owners.setdefault(key, following)
+                if owner == following:
+                    following += 1
+                    fresh.append(len(found))
+                found.append(owner)
+        rows = np.array(found, np.int64)
+        self._append(frames if len(fresh) == len(frames) else frames[fresh])
         self._resolve_collisions(flat, rows)
         return rows
 
     def _resolve_collisions(self, flat: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
-        chunk = max(1, 2**24 // max(1, flat.shape[1]))
-        for start in range(0, len(flat), chunk):
-            part = slice(start, start + chunk)
+        for start in range(0, len(flat), self._chunk):
+            part = slice(start, start + self._chunk)
             same = (self._bytes()[rows[part]] == flat[part]).all(axis=1)
             for i in start + np.flatnonzero(~same):
                 key = flat[i].tobytes()

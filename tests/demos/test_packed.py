@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from attentiontuner.demos import DemoStore
+from attentiontuner.demos.shards import FrameTable
+from attentiontuner.errors import UserError
+from attentiontuner.observations import ObservationSpec
+from tests.demos.examples import write_store
+
+
+@pytest.mark.parametrize("episodes", [None, [9, 0, 4, 3], [5], [2, 2], []])
+def test_packed_arrays_are_the_episodes(tmp_path, episodes):
+    written = write_store(tmp_path / "d", 10)
+    packed = DemoStore.open(tmp_path / "d").read_packed(episodes)
+    chosen = list(range(10)) if episodes is None else episodes
+    assert packed.episodes.tolist() == chosen
+    assert len(packed) == len(chosen)
+    for row, episode in enumerate(chosen):
+        expected = written[episode]
+        steps = slice(packed.starts[row], packed.starts[row] + packed.lengths[row])
+        np.testing.assert_array_equal(packed.frames[packed.frame_index[steps]], expected.observations)
+        np.testing.assert_array_equal(packed.actions[steps], expected.actions)
+        assert packed.seeds[row] == expected.seed
+        assert packed.success[row] == expected.success
+        assert packed.annotated[row] == (expected.pairs is not None)
+        found = packed.pairs[packed.pairs[:, 0] == row, 1:]
+        assert found.tolist() == ([] if expected.pairs is None else expected.pairs.tolist())
+    assert len(packed.frame_index) == packed.lengths.sum() == len(packed.actions)
+    assert len({frame.tobytes() for frame in packed.frames}) == len(packed.frames)
+    assert len(np.unique(packed.frame_index)) == len(packed.frames), "no frame that nobody uses"
+    assert (np.diff(packed.pairs[:, 0]) >= 0).all()
+
+
+def test_an_episode_that_is_not_there(tmp_path):
+    write_store(tmp_path / "d", 4)
+    with pytest.raises(UserError, match="no episode 4: the data set holds 4"):
+        DemoStore.open(tmp_path / "d").read_packed([1, 4])
+
+
+@pytest.mark.parametrize("hash_bytes", [hash, lambda row: 0, lambda row: row[0] % 2])
+@pytest.mark.parametrize("kind", ["grid", "vector"])
+def test_frames_that_share_a_hash_stay_apart(hash_bytes, kind):
+    spec = ObservationSpec("grid", (2, 2, 1), (9,)) if kind == "grid" else ObservationSpec("vector", (3,))
+    rng = np.random.default_rng(1)
+    pool = rng.integers(0, 3, (40, *spec.shape)).astype(spec.dtype)
+    table = FrameTable(spec, hash_bytes)
+    seen, rows = [], []
+    for _ in range(5):
+        frames = pool[rng.integers(0, len(pool), 30)]
+        seen.append(frames)
+        rows.append(table.add(frames))
+    every = np.concatenate(seen)
+    np.testing.assert_array_equal(table.frames[np.concatenate(rows)], every)
+    assert len(table.frames) == len(np.unique(every.reshape(len(every), -1), axis=0))
