@@ -1,0 +1,147 @@
+"""The streaming policy equals the full forward pass, and fits only its own task."""
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.data.batches import DemoData
+from attentiontuner.demos import Demonstration
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation import policy as policy_module
+from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
+from attentiontuner.evaluation.rollout import rollout
+from attentiontuner.models import Head, Transformer, TransformerConfig, parse_heads
+from attentiontuner.tasks import get_task
+from attentiontuner.training.config import paper_config
+from tests.evaluation.toys import recall_task
+from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos, small
+
+SEEDS = [2**30 + index for index in range(30)]
+
+
+@pytest.mark.parametrize("heads", ["none", "1:1", "2:2", "1:all", "1:1,2:2", "all"])
+@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=lambda spec: spec.kind)
+def test_streaming_equals_the_full_forward_pass(observation, heads):
+    """Two rows play four episodes of different lengths; a row starts its second one while the other goes on."""
+    model = small(observation)
+    supervised = parse_heads(heads, 2, 2)
+    lengths = [5, 8, 7, 3]
+    packed = packed_demos(observation, lengths, actions=4)
+    with torch.no_grad():
+        full = model(DemoData(packed).batch(np.arange(4)), supervised)
+    rows = [
+        [(0, t) for t in range(5)] + [(2, t) for t in range(7)],
+        [(1, t) for t in range(8)] + [(3, t) for t in range(3)],
+    ]
+    policy = ModelPolicy(model, max_steps=8, watch=supervised)
+    policy.reset(2)
+    for (first, t1), (second, t2) in zip(*rows, strict=False):
+        policy.restart(np.array([row for row, time in enumerate((t1, t2)) if time == 0], np.int64))
+        steps = packed.starts[[first, second]] + [t1, t2]
+        logits = policy.logits(packed.frames[packed.frame_index[steps]])
+        assert torch.allclose(logits, full.logits[steps], atol=1e-4)
+        for head in supervised:
+            for row, (episode, time) in enumerate(((first, t1), (second, t2))):
+                expected = full.log_attention[head][episode, 2 * time, 0 : 2 * time + 1 : 2].exp()
+                assert np.allclose(policy.weights[head][row, : time + 1], expected, atol=1e-5)
+                assert not policy.weights[head][row, time + 1 :].any()
+        policy._last = packed.actions[steps].copy()
+
+
+def test_streaming_equals_the_full_forward_pass_at_paper_size():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(GRID, 7)).eval()
+    packed = packed_demos(GRID, [12, 9], actions=7)
+    with torch.no_grad():
+        full = model(DemoData(packed).batch(np.arange(2))).logits
+    policy = ModelPolicy(model, max_steps=145)
+    policy.reset(1)
+    for t in range(12):
+        logits = policy.logits(packed.frames[packed.frame_index[t : t + 1]])
+        assert torch.allclose(logits[0], full[t], atol=1e-4)
+        policy._last = packed.actions[t : t + 1].copy()
+
+
+def toy_model(seed=0, **sizes):
+    torch.manual_seed(seed)
+    config = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32, **sizes}
+    return Transformer(TransformerConfig(recall_task().observation, 4, **config)).eval()
+
+
+def test_rollouts_of_a_model_do_not_depend_on_workers_or_batch():
+    task = recall_task()
+    alone = rollout(ModelPolicy(toy_model(), 12), task, SEEDS, batch=1, workers=0)
+    for batch, workers in ((7, 0), (7, 2), (30, 1)):
+        assert rollout(ModelPolicy(toy_model(), 12), task, SEEDS, batch=batch, workers=workers) == alone
+
+
+def test_a_policy_of_another_task_is_refused():
+    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\) cannot begin: .*2×2×1 grid.*7×7×3 grid"):
+        rollout(ModelPolicy(toy_model(), 200), get_task("hallway"), SEEDS, workers=0)
+    with pytest.raises(UserError, match="trained on task 'hallway', this is task 'toy-recall'"):
+        rollout(ModelPolicy(toy_model(), 12, task="hallway"), recall_task(), SEEDS, workers=0)
+    with pytest.raises(UserError, match="room for 11 steps, task 'toy-recall' can take 12"):
+        rollout(ModelPolicy(toy_model(), 11), recall_task(), SEEDS, workers=0)
+
+
+def test_wrong_shapes_and_too_long_episodes_are_refused():
+    policy = ModelPolicy(toy_model(), 2)
+    policy.reset(3)
+    with pytest.raises(UserError, match=r"\(3, 2, 2, 1\), not \(2, 2, 2, 1\)"):
+        policy.act(np.zeros((2, 2, 2, 1), np.uint8))
+    policy.act(np.zeros((3, 2, 2, 1), np.uint8))
+    policy.restart(np.array([0, 2]))
+    policy.act(np.zeros((3, 2, 2, 1), np.uint8))
+    with pytest.raises(UserError, match="row 1 is longer than the 2 steps"):
+        policy.act(np.zeros((3, 2, 2, 1), np.uint8))
+
+
+def test_evaluation_during_training_leaves_the_model_as_it_was():
+    model = toy_model().train()
+    evaluate = success_during_training(recall_task(), episodes=20, workers=0)
+    rate = evaluate(model)
+    assert model.training
+    assert 0 <= rate <= 1
+    assert evaluate(model) == rate
+    results = rollout(ModelPolicy(toy_model(), 12), recall_task(), SEEDS[:20], workers=0)
+    assert rate == np.mean([result.success for result in results])
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """`load_model` that gives the toy model, supervised at head 1:1."""
+    monkeypatch.setattr("attentiontuner.tasks._TASKS", {"toy-recall": recall_task()})
+    model = toy_model()
+    config = paper_config(recall_task(), model={"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
+    monkeypatch.setattr(policy_module, "load_model", lambda run, best=False: (model, config))
+    return model
+
+
+def test_load_policy_knows_task_and_horizon(trained):
+    policy = load_policy("run", device="cpu")
+    assert (policy.task, policy.max_steps) == ("toy-recall", 12)
+    policy.reset(2)
+    assert policy.act(np.zeros((2, 2, 2, 1), np.uint8)).shape == (2,)
+
+
+def test_recalled_steps_are_the_attention_of_the_supervised_head(trained):
+    generator = np.random.default_rng(1)
+    observations = generator.integers(0, 10, (9, 2, 2, 1)).astype(np.uint8)
+    actions = generator.integers(0, 4, 9)
+    demonstration = Demonstration(observations, actions, np.zeros(9), True, False, 1, True)
+    policy = ModelPolicy(trained, 9, watch=[Head(0, 0)])
+    policy.reset(1)
+    weights = np.zeros((9, 9))
+    for q in range(9):
+        policy.observe(observations[q : q + 1], actions[q : q + 1])
+        weights[q] = policy.weights[Head(0, 0)][0]
+    found = recalled_steps("run", demonstration, threshold=0.08)
+    expected = [(p, q) for q in range(9) for p in range(q) if weights[q, p] >= 0.08]
+    assert [(p, q) for p, q, _ in found] == expected
+    assert 0 < len(expected) < 36
+    assert all(weight == pytest.approx(weights[q, p]) for p, q, weight in found)
+    wrong = Demonstration(
+        np.zeros((2, 3, 3, 1), np.uint8), np.zeros(2, int), np.zeros(2), True, False, 1, True, episode=4
+    )
+    with pytest.raises(UserError, match="2×2×1 grid.*episode 4 has 3×3×1"):
+        recalled_steps("run", wrong)
