@@ -15,6 +15,9 @@ COMMANDS = {
     "reproduce": "Run the cells of a table or figure of the paper, as records; stopped, it goes on.",
     "report": "Make the tables, figures and page from records, next to the paper's numbers.",
     "train": "Train a policy on demonstrations and their memory pairs.",
+    "annotate": "Open a page where people mark what they remembered.",
+    "play": "Open a page where a person plays a task, and record the episodes.",
+    "studio-times": "Print how long people needed to play and to annotate.",
     "doctor": "Say what is installed, what will be used, and how to mend what is missing.",
 }
 """verb → what it does; the function is `attentiontuner.cli.<verb with _>:<verb with _>`."""

@@ -1,0 +1,48 @@
+"""`attentiontuner annotate`."""
+
+from pathlib import Path
+
+import tyro
+
+from attentiontuner.cli.studio_options import require_studio
+
+
+def annotate(
+    data: tyro.conf.Positional[Path],
+    annotator: str = "human",
+    suggest: Path | None = None,
+    threshold: float = 0.1,
+    suggestions: bool = True,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    browser: bool = True,
+) -> None:
+    """Open a page on this machine where people mark which past steps a decision used.
+
+    Every change is saved at once under the annotator's name in the data set.
+
+    Args:
+        data: the data set folder.
+        annotator: whose labels these are; the page can change it.
+        suggest: a trained run's folder; the steps its attention recalls are suggested.
+        threshold: attention weight from which `--suggest` counts a step as recalled.
+        suggestions: `--no-suggestions` shows none at all, for labels that must not be influenced.
+        host: address to listen on; any but the loopback address lets others on the network in who have the token.
+        port: port to listen on; 0 takes a free one.
+        browser: `--no-browser` only prints the address.
+    """
+    require_studio()
+    from attentiontuner.demos.store import DemoStore
+    from attentiontuner.errors import UserError
+    from attentiontuner.studio.desk import Desk, check_annotator
+    from attentiontuner.studio.server import create_app, serve
+    from attentiontuner.studio.suggest import Suggester
+
+    check_annotator(annotator)
+    if len(DemoStore.open(data)) == 0:
+        raise UserError(f"{data} holds no demonstrations yet: record some with `attentiontuner play` or `collect`")
+    if suggest is not None and not suggest.is_dir():
+        raise UserError(f"--suggest {suggest}: there is no such run folder")
+    desk = Desk(data)
+    suggester = Suggester(desk, suggest, threshold, enabled=suggestions)
+    serve(create_app(desk, annotator=annotator, suggester=suggester), host=host, port=port, open_browser=browser)

@@ -1,0 +1,182 @@
+"""The episode a person is playing, one step at a time, and the data set it is saved to."""
+
+import base64
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.demos import Demonstration
+from attentiontuner.demos.store import DemoStore
+from attentiontuner.demos.writer import DemoWriter
+from attentiontuner.errors import UserError
+from attentiontuner.seeds import EVALUATION_START, demonstration_seed
+from attentiontuner.studio.sprites import large_frame
+from attentiontuner.studio.times import check_seconds, record_playing
+from attentiontuner.tasks import Task
+
+SEEDS_AHEAD = 8
+"""How many coming seeds the page lists."""
+
+
+class OutOfStep(UserError):
+    """The page and the episode disagree about how many steps were made; the page should look again."""
+
+
+@dataclass
+class Episode:
+    """What was played since the last reset: the frames seen (one more than actions), and how it ended."""
+
+    seed: int
+    frames: list[NDArray[Any]]
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminated: bool = False
+    truncated: bool = False
+    success: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.terminated or self.truncated
+
+    def demonstration(self) -> Demonstration:
+        return Demonstration(
+            observations=np.stack(self.frames[: len(self.actions)]),
+            actions=np.array(self.actions),
+            rewards=np.array(self.rewards, np.float32),
+            terminated=self.terminated,
+            truncated=self.truncated,
+            seed=self.seed,
+            success=self.success,
+        )
+
+
+class Player:
+    """One person at one environment. An episode is in the data set only after `save`; until then `discard` undoes it.
+
+    Args:
+        root: data set folder; made with the first saved episode.
+        task: what is played.
+        name: under which the playing time is recorded.
+        seed: the data set seed whose environment seeds are played in order.
+        seeds: environment seeds to play instead, in order.
+    """
+
+    def __init__(self, root: Path, task: Task, name: str, seed: int = 0, seeds: Sequence[int] = ()) -> None:
+        self.root, self.task, self.name = root, task, name
+        self._seed, self._listed = seed, [check_seed(number) for number in seeds]
+        self._lock = threading.Lock()
+        self._env: gym.Env[Any, Any] = task.make_env()
+        self._writer = DemoWriter(
+            root,
+            task=task.name,
+            settings=dict(task.settings),
+            observation=task.observation,
+            action_names=task.actions,
+            seed=None,
+        )
+        self.saved: list[int] = self._stored_seeds()
+        self._restart(self._coming()[0])
+
+    def state(self) -> dict[str, Any]:
+        """What the page shows: the present frame and how the episode stands. Nothing the agent does not see."""
+        with self._lock:
+            return self._state()
+
+    def start(self, seed: int | None = None) -> dict[str, Any]:
+        """Begin an episode: with `seed`, or with the next one that is not saved yet. What was played is discarded."""
+        with self._lock:
+            self._restart(self._coming()[0] if seed is None else check_seed(seed))
+            return self._state()
+
+    def step(self, action: int, made: int) -> dict[str, Any]:
+        """Take `action`, if the page knows that `made` steps were made before it."""
+        with self._lock:
+            episode = self._episode
+            if made != len(episode.actions):
+                raise OutOfStep(f"{len(episode.actions)} steps were made, not {made}: look again before the next one")
+            if episode.ended:
+                raise OutOfStep("the episode is over: save it or start another")
+            if not 0 <= action < len(self.task.actions):
+                raise UserError(f"action {action} does not exist: there are {len(self.task.actions)}, counted from 0")
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            episode.actions.append(action)
+            episode.rewards.append(float(reward))
+            episode.frames.append(np.array(observation))
+            episode.terminated, episode.truncated = bool(terminated), bool(truncated)
+            episode.success = episode.ended and self.task.solved(float(reward), episode.terminated, info)
+            return self._state()
+
+    def discard(self) -> dict[str, Any]:
+        """Undo the whole episode: back to its first frame, with the same seed."""
+        with self._lock:
+            self._restart(self._episode.seed)
+            return self._state()
+
+    def save(self, seconds: float) -> int:
+        """Write the ended episode to the data set and begin the next; the number it got."""
+        check_seconds(seconds)
+        with self._lock:
+            if not self._episode.ended:
+                raise UserError("the episode is not over yet: only whole episodes are saved")
+            (number,) = self._writer.append([self._episode.demonstration()])
+            record_playing(self.root, number, self.name, seconds)
+            self.saved.append(self._episode.seed)
+            self._restart(self._coming()[0])
+            return number
+
+    def close(self) -> None:
+        with self._lock:
+            self._env.close()
+
+    def _restart(self, seed: int) -> None:
+        observation, _ = self._env.reset(seed=seed)
+        self._episode = Episode(seed, [np.array(observation)])
+
+    def _coming(self) -> list[int]:
+        """The next seeds that are not saved yet, the nearest first; the first listed one again when all are played."""
+        saved = set(self.saved)
+        if self._listed:
+            return [seed for seed in self._listed if seed not in saved][:SEEDS_AHEAD] or self._listed[:1]
+        coming: list[int] = []
+        index = 0
+        while len(coming) < SEEDS_AHEAD:
+            candidate = demonstration_seed(self._seed, index)
+            if candidate not in saved:
+                coming.append(candidate)
+            index += 1
+        return coming
+
+    def _stored_seeds(self) -> list[int]:
+        if not (self.root / "manifest.json").exists():
+            return []
+        store = DemoStore.open(self.root)
+        return [store[episode].seed for episode in range(len(store))]
+
+    def _state(self) -> dict[str, Any]:
+        episode = self._episode
+        frame = large_frame(self.task.observation, episode.frames[-1])
+        return {
+            "seed": episode.seed,
+            "step": len(episode.actions),
+            "maxSteps": self.task.max_steps,
+            "lastAction": self.task.actions[episode.actions[-1]] if episode.actions else None,
+            "ended": episode.ended,
+            "success": episode.success,
+            "savedSeeds": self.saved[-SEEDS_AHEAD:],
+            "saved": len(self.saved),
+            "comingSeeds": self._coming(),
+            "frame": "data:image/png;base64," + base64.b64encode(frame).decode(),
+        }
+
+
+def check_seed(seed: int) -> int:
+    """An environment seed of demonstrations: below the ones that belong to evaluation."""
+    if not 0 <= seed < EVALUATION_START:
+        raise UserError(f"seed {seed} is out of range: demonstrations use 0 to {EVALUATION_START - 1}")
+    return seed

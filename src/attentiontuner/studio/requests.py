@@ -1,0 +1,106 @@
+"""The bodies of requests: bounded, typed, and turned into edits."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+
+from attentiontuner.errors import UserError
+from attentiontuner.studio import session
+from attentiontuner.studio.desk import Action
+
+MAX_PAIRS = 25_000
+Step = Annotated[int, Field(ge=0, lt=2**31)]
+PairBody = Annotated[tuple[Step, Step], Strict(False)]  # JSON knows no tuples; the steps themselves stay strict
+Pairs = Annotated[list[PairBody], Field(max_length=MAX_PAIRS)]
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text holds half of a surrogate pair, which cannot be saved") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+Name = Annotated[Text, Field(min_length=1, max_length=64)]
+Seconds = Annotated[float, Field(ge=0, le=24 * 3600, allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EditBody(Body):
+    """One edit, as the page says it."""
+
+    kind: Literal["add", "remove", "count", "nothing", "clear", "note", "flag", "reject", "undo", "redo"]
+    pairs: Pairs = []
+    source: Annotated[Text, Field(min_length=1, max_length=session.MAX_SOURCE)] | None = None
+    multiplicity: Annotated[int, Field(ge=1, le=session.MAX_MULTIPLICITY)] = 1
+    text: Annotated[Text, Field(max_length=session.MAX_NOTE)] = ""
+    flagged: bool = False
+
+    def action(self) -> Action:
+        """What it does to a session."""
+        if self.kind == "undo":
+            return session.Session.undo
+        if self.kind == "redo":
+            return session.Session.redo
+        edit = self._edit()
+        return lambda edited: edited.apply(edit)
+
+    def _edit(self) -> session.Edit:
+        if self.kind == "count":
+            if len(self.pairs) != 1:
+                raise UserError("a multiplicity is set for one pair at a time")
+            return session.count(self.pairs[0], self.multiplicity)
+        if self.kind == "reject":
+            if self.source is None:
+                raise UserError("a rejected suggestion needs its source")
+            return session.reject(self.pairs, self.source)
+        edits: dict[str, Callable[[], session.Edit]] = {
+            "add": lambda: session.add(self.pairs, self.source),
+            "remove": lambda: session.remove(self.pairs),
+            "nothing": session.nothing,
+            "clear": session.clear,
+            "note": lambda: session.note(self.text),
+            "flag": lambda: session.flag(self.flagged),
+        }
+        return edits[self.kind]()
+
+
+class ChangeBody(Body):
+    """A change to one demonstration: who, on which version, what, and how long it took."""
+
+    annotator: Name
+    version: Annotated[Text, Field(max_length=64)]
+    edit: EditBody
+    seconds: Seconds = 0.0
+
+
+class TimeBody(Body):
+    """Active seconds on a demonstration that is being left."""
+
+    annotator: Name
+    seconds: Seconds
+
+
+class StartBody(Body):
+    """Begin an episode; without a seed, with the next one."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+
+
+class StepBody(Body):
+    """One action, and how many steps were made before it."""
+
+    action: Annotated[int, Field(ge=0, lt=1000)]
+    made: Step
+
+
+class SaveBody(Body):
+    """Save the ended episode."""
+
+    seconds: Seconds

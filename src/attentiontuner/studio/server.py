@@ -1,0 +1,239 @@
+"""The web around the desk and the player: routes, answers, and the launch on the loopback address."""
+
+import secrets
+import socket
+import threading
+import webbrowser
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from attentiontuner.demos.annotations import read_annotations
+from attentiontuner.errors import UserError
+from attentiontuner.studio import agree
+from attentiontuner.studio.desk import Desk, Missing, Outdated, changes_as_json, check_annotator
+from attentiontuner.studio.guard import Guard
+from attentiontuner.studio.play import OutOfStep, Player
+from attentiontuner.studio.requests import ChangeBody, SaveBody, StartBody, StepBody, TimeBody
+from attentiontuner.studio.sprites import SpriteSheet, large_frame, sprite_sheet
+from attentiontuner.studio.suggest import Suggester
+from attentiontuner.tasks import all_tasks
+
+STATIC = Path(__file__).parent / "static"
+LOOPBACK = "127.0.0.1"
+KEPT_SHEETS = 32
+
+
+def create_app(
+    desk: Desk,
+    *,
+    annotator: str,
+    suggester: Suggester | None = None,
+    player: Player | None = None,
+    steps_per_second: float | None = None,
+) -> FastAPI:
+    """The studio of one data set, without its guard (see `guarded`).
+
+    Args:
+        desk: the data set.
+        annotator: the name the page starts with.
+        suggester: where suggestions come from; None: the labels in the data set.
+        player: what `/play` plays; None: the page only annotates.
+        steps_per_second: play in real time at this rate; None: one step per key press.
+    """
+    app = FastAPI(title="AttentionTuner studio", docs_url=None, redoc_url=None, openapi_url=None)
+    launch = secrets.token_hex(4)
+    _answer_errors(app)
+    _serve_pages(app, player)
+    _serve_annotation(app, desk, suggester or Suggester(desk), annotator, launch)
+    if player is not None:
+        _serve_play(app, desk, player, steps_per_second)
+    return app
+
+
+def _serve_pages(app: FastAPI, player: Player | None) -> None:
+    @app.get("/")
+    def first_page() -> FileResponse:
+        return FileResponse(STATIC / ("annotate.html" if player is None else "play.html"))
+
+    @app.get("/annotate")
+    def annotate_page() -> FileResponse:
+        return FileResponse(STATIC / "annotate.html")
+
+    app.mount("/static", StaticFiles(directory=STATIC))
+
+
+def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator: str, launch: str) -> None:
+    @lru_cache(KEPT_SHEETS)
+    def sheet(episode: int) -> SpriteSheet:
+        return sprite_sheet(desk.store.observation, desk.demonstration(episode).observations)
+
+    @app.get("/api/dataset")
+    def dataset(annotator: str | None = None) -> dict[str, Any]:
+        store, who = desk.store, check_annotator(annotator or first_annotator)
+        task = all_tasks().get(store.task)
+        return {
+            "name": desk.root.resolve().name,
+            "title": task.title if task else store.task,
+            "kind": store.observation.kind,
+            "actions": list(store.action_names),
+            "lengths": [int(length) for length in store.lengths],
+            "annotator": who,
+            "annotators": sorted({*store.annotators(), who}),
+            "sources": [source._asdict() for source in suggester.sources(who)],
+            "launch": launch,
+            **desk.overview(who),
+        }
+
+    @app.get("/api/episodes/{episode}")
+    def open_episode(episode: int, annotator: str) -> dict[str, Any]:
+        demonstration = desk.demonstration(episode)
+        session, _ = desk.open(annotator, episode)
+        return {
+            "episode": episode,
+            "length": len(demonstration),
+            "seed": demonstration.seed,
+            "success": demonstration.success,
+            "steps": demonstration.actions.tolist(),
+            "sprites": sheet(episode).layout(),
+            "state": changes_as_json(session),
+        }
+
+    @app.get("/api/episodes/{episode}/sprites.png")
+    def sprites(episode: int) -> Response:
+        return _png(sheet(episode).png)
+
+    @app.get("/api/episodes/{episode}/frames/{step}.png")
+    def frame(episode: int, step: int) -> Response:
+        demonstration = desk.demonstration(episode)
+        if not 0 <= step < len(demonstration):
+            raise Missing(f"demonstration {episode} has no step {step}: it has {len(demonstration)}")
+        return _png(large_frame(desk.store.observation, demonstration.observations[step]))
+
+    @app.get("/api/episodes/{episode}/suggestions")
+    def suggestions(episode: int, annotator: str, source: str) -> dict[str, Any]:
+        return {"source": source, "pairs": suggester.suggest(check_annotator(annotator), episode, source)}
+
+    @app.post("/api/episodes/{episode}/change")
+    def change(episode: int, body: ChangeBody) -> dict[str, Any]:
+        session = desk.change(body.annotator, episode, body.version, body.edit.action(), body.seconds)
+        return changes_as_json(session)
+
+    @app.post("/api/episodes/{episode}/time")
+    def leave(episode: int, body: TimeBody) -> dict[str, Any]:
+        desk.spend(body.annotator, episode, body.seconds)
+        desk.settle(body.annotator, episode)
+        return {}
+
+    @app.get("/api/agreement")
+    def agreement(
+        a: str, b: str, tolerance: Annotated[int, Query(ge=0, le=10_000)] = 0, episode: int | None = None
+    ) -> dict[str, Any]:
+        first, second = (read_annotations(desk.root, check_annotator(name)) for name in (a, b))
+        return agree.compare(first, second, tolerance, episode)
+
+
+def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: float | None) -> None:
+    @app.get("/api/play")
+    def state() -> dict[str, Any]:
+        task = player.task
+        return {
+            "title": task.title,
+            "actions": list(task.actions),
+            "keys": dict(task.keys),
+            "image": task.observation.kind == "image",
+            "stepsPerSecond": steps_per_second,
+            **player.state(),
+        }
+
+    @app.post("/api/play/start")
+    def start(body: StartBody) -> dict[str, Any]:
+        return player.start(body.seed)
+
+    @app.post("/api/play/step")
+    def step(body: StepBody) -> dict[str, Any]:
+        return player.step(body.action, body.made)
+
+    @app.post("/api/play/discard")
+    def discard() -> dict[str, Any]:
+        return player.discard()
+
+    @app.post("/api/play/save")
+    def save(body: SaveBody) -> dict[str, Any]:
+        number = player.save(body.seconds)
+        desk.refresh()
+        return {"episode": number, **player.state()}
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Every error the sender can cause has a 4xx status and a reason in one line."""
+
+    def answer(status: int, reason: object) -> JSONResponse:
+        return JSONResponse({"reason": " ".join(str(reason).split())}, status)
+
+    @app.exception_handler(Missing)
+    def missing(request: Request, error: Missing) -> JSONResponse:
+        return answer(404, error)
+
+    @app.exception_handler(Outdated)
+    def outdated(request: Request, error: Outdated) -> JSONResponse:
+        return answer(409, error)
+
+    @app.exception_handler(OutOfStep)
+    def out_of_step(request: Request, error: OutOfStep) -> JSONResponse:
+        return answer(409, error)
+
+    @app.exception_handler(UserError)
+    def mistaken(request: Request, error: UserError) -> JSONResponse:
+        return answer(400, error)
+
+    @app.exception_handler(RequestValidationError)
+    def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return answer(422, f"{place}: {first['msg']}".encode("utf-8", "replace").decode())
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return answer(error.status_code, error.detail)
+
+
+def _png(content: bytes) -> Response:
+    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+def guarded(app: FastAPI, token: str, host: str, port: int) -> Guard:
+    """`app` behind its guard: only requests to this host and port, with this token."""
+    names = {host, LOOPBACK, "localhost", "[::1]"}
+    return Guard(app, token, [f"{name}:{port}" for name in names], cookie=f"studio_{port}")
+
+
+def serve(app: FastAPI, *, host: str, port: int, open_browser: bool) -> None:
+    """Serve until Ctrl-C; print the address that opens the page. Port 0 takes a free one."""
+    token = secrets.token_urlsafe(24)
+    listener = _listen(host, port)
+    chosen = listener.getsockname()[1]
+    address = f"http://{LOOPBACK if host in ('', '0.0.0.0') else host}:{chosen}/?token={token}"
+    print(f"The studio is open: {address}\nCtrl-C closes it; everything shown as saved is saved.", flush=True)
+    if open_browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    config = uvicorn.Config(guarded(app, token, host, chosen), log_level="warning", lifespan="off", server_header=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+    return listener

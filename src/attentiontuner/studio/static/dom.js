@@ -1,0 +1,39 @@
+// Finding and making elements.
+
+/** @param {string} id @returns {HTMLElement} */
+export function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element #${id}`);
+  return found;
+}
+
+/** @param {string} id */
+export const button = (id) => /** @type {HTMLButtonElement} */ (byId(id));
+/** @param {string} id */
+export const input = (id) => /** @type {HTMLInputElement} */ (byId(id));
+/** @param {string} id */
+export const select = (id) => /** @type {HTMLSelectElement} */ (byId(id));
+/** @param {string} id */
+export const dialog = (id) => /** @type {HTMLDialogElement} */ (byId(id));
+
+/**
+ * @param {string} tag
+ * @param {Record<string, string>} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {HTMLElement}
+ */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Whether keys belong to what is being typed in. @param {EventTarget | null} target */
+export function isTyping(target) {
+  return (
+    target instanceof HTMLTextAreaElement ||
+    target instanceof HTMLSelectElement ||
+    (target instanceof HTMLInputElement && target.type !== "checkbox")
+  );
+}

@@ -1,0 +1,164 @@
+// Playing an episode: one step per key press, unless the studio was started in real time.
+
+import { Activity } from "./activity.js";
+import { ask, Refused } from "./api.js";
+import { button, byId, input, isTyping, make } from "./dom.js";
+
+/**
+ * @typedef {{
+ *   seed: number, step: number, maxSteps: number, lastAction: string | null, ended: boolean, success: boolean,
+ *   saved: number, savedSeeds: number[], comingSeeds: number[], frame: string
+ * }} Play
+ * @typedef {{title: string, actions: string[], keys: Record<string, number>, image: boolean, stepsPerSecond: number | null}} Game
+ */
+
+const KEY_NAMES = /** @type {Record<string, string>} */ ({ ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space" });
+
+const activity = new Activity();
+/** @type {Game & Play | null} */
+let game = null;
+/** One request after the other, in the order of the keys. @type {Promise<void>} */
+let line = Promise.resolve();
+/** @type {number | null} the action of the key that is held, in real time */
+let held = null;
+
+/** @param {string} text @param {string} state */
+function pill(text, state) {
+  byId("save-state").textContent = text;
+  byId("save-state").dataset.state = state;
+}
+
+/** @param {() => Promise<Partial<Play>>} work */
+function enqueue(work) {
+  line = line.then(async () => {
+    try {
+      game = /** @type {Game & Play} */ ({ ...game, ...(await work()) });
+      if (byId("save-state").dataset.state === "failed") pill("ready", "saved");
+      draw();
+    } catch (problem) {
+      const refused = problem instanceof Refused ? problem : new Refused(0, String(problem));
+      if (refused.status === 409) game = await ask("/api/play");
+      else pill(refused.message, "failed");
+      draw();
+    }
+  });
+  return line;
+}
+
+/** @param {number} action */
+function act(action) {
+  return enqueue(async () => (game && !game.ended ? ask("/api/play/step", { action, made: game.step }) : {}));
+}
+
+/** @param {number | null} seed */
+function start(seed) {
+  activity.restart();
+  return enqueue(() => ask("/api/play/start", seed === null ? {} : { seed }));
+}
+
+function discard() {
+  activity.restart();
+  return enqueue(() => ask("/api/play/discard", {}));
+}
+
+function save() {
+  if (!game?.ended) return;
+  const seconds = activity.take();
+  pill("saving", "saving");
+  return enqueue(async () => {
+    const answer = await ask("/api/play/save", { seconds });
+    pill(`saved as demonstration ${answer.episode}`, "saved");
+    activity.restart();
+    return answer;
+  });
+}
+
+function draw() {
+  if (!game) return;
+  /** @type {HTMLImageElement} */ (byId("frame")).src = game.frame;
+  byId("frame").classList.toggle("smooth", !game.image);
+  const screen = /** @type {HTMLElement} */ (byId("frame").parentElement);
+  screen.className = `screen ${game.ended ? (game.success ? "won" : "lost") : ""}`;
+  const doing = game.lastAction ? `Last action: ${game.lastAction}.` : "Press a key to begin.";
+  byId("status").textContent = game.ended
+    ? `${game.success ? "Solved" : "Not solved"} after ${game.step} steps.`
+    : `Step ${game.step} of at most ${game.maxSteps}. ${doing}`;
+  byId("ended").hidden = !game.ended;
+  byId("subtitle").textContent = `seed ${game.seed}`;
+  if (document.activeElement !== input("seed")) input("seed").value = String(game.seed);
+  byId("seeds").replaceChildren(...game.comingSeeds.map((seed) => make("option", { value: String(seed) })));
+  byId("saved").textContent = `${game.saved} episode${game.saved === 1 ? "" : "s"}`;
+  byId("saved-seeds").textContent = game.savedSeeds.length ? `Latest seeds: ${game.savedSeeds.join(", ")}` : "An episode is saved only when you say so.";
+  byId("annotate").hidden = game.saved === 0;
+  document.documentElement.dataset.step = String(game.step);
+  document.documentElement.dataset.ended = String(game.ended);
+}
+
+function build() {
+  if (!game) return;
+  byId("title").textContent = `Play ${game.title}`;
+  document.title = `Play ${game.title} · AttentionTuner studio`;
+  const rows = Object.entries(game.keys).map(([key, action]) => {
+    const cap = make("button", { "data-key": key }, make("kbd", {}, KEY_NAMES[key] ?? key.toUpperCase()), game?.actions[action] ?? String(action));
+    cap.addEventListener("click", () => {
+      void act(action);
+      cap.blur();
+    });
+    return make("li", {}, cap);
+  });
+  byId("keys").replaceChildren(...rows);
+  byId("pace").textContent = game.stepsPerSecond ? `Real time: ${game.stepsPerSecond} steps a second while a key is held.` : "One press is one step; take all the time you need.";
+}
+
+/** @param {string} key @param {boolean} down */
+function press(key, down) {
+  for (const cap of document.querySelectorAll("[data-key]")) {
+    if (/** @type {HTMLElement} */ (cap).dataset.key === key) cap.classList.toggle("pressed", down);
+  }
+}
+
+addEventListener("keydown", (event) => {
+  if (!game || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+  const action = game.keys[event.key] ?? game.keys[event.key.toLowerCase()];
+  const onButton = event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === " ");
+  if (action !== undefined && !onButton) {
+    event.preventDefault();
+    press(event.key, true);
+    if (event.repeat) return;
+    if (game.stepsPerSecond) held = action;
+    void act(action);
+  } else if (event.key === "Enter" && game.ended && !onButton) void save();
+  else if (event.key === "Backspace") void discard();
+  else if (event.key.toLowerCase() === "n") void start(null);
+  else return;
+  event.preventDefault();
+});
+
+addEventListener("keyup", (event) => {
+  press(event.key, false);
+  if (game && (game.keys[event.key] ?? game.keys[event.key.toLowerCase()]) === held) held = null;
+});
+
+button("save").addEventListener("click", () => void save());
+button("discard").addEventListener("click", () => void discard());
+button("restart").addEventListener("click", (event) => {
+  void discard();
+  /** @type {HTMLElement} */ (event.currentTarget).blur();
+});
+button("skip").addEventListener("click", (event) => {
+  void start(null);
+  /** @type {HTMLElement} */ (event.currentTarget).blur();
+});
+button("start").addEventListener("click", (event) => {
+  const seed = Number(input("seed").value);
+  if (Number.isInteger(seed) && seed >= 0) void start(seed);
+  /** @type {HTMLElement} */ (event.currentTarget).blur();
+});
+input("seed").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") button("start").click();
+});
+
+void enqueue(() => ask("/api/play")).then(() => {
+  build();
+  if (game?.stepsPerSecond) setInterval(() => held !== null && void act(held), 1000 / game.stepsPerSecond);
+});

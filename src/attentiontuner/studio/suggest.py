@@ -1,0 +1,106 @@
+"""Where suggested pairs come from: other annotators, a trained run's attention, the demonstration before.
+
+A suggestion is (p, q, weight) with a weight from 0 to 1. It is an annotation only once somebody accepts it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from attentiontuner.demos.annotations import read_annotation, read_annotations
+from attentiontuner.errors import UserError
+from attentiontuner.experts.base import EXPERT_ANNOTATOR
+from attentiontuner.studio.desk import Desk
+
+Suggestion: TypeAlias = tuple[int, int, float]
+
+RUN, SAME_STEP, STRETCHED = "run", "before", "before-stretched"
+LABELS = "labels:"
+"""The prefix of a source that is another annotator's labels."""
+
+
+class Source(NamedTuple):
+    """A place suggestions come from: its name in requests, and what the page calls it."""
+
+    name: str
+    title: str
+
+
+class Suggester:
+    """Suggested pairs for the demonstrations of one desk.
+
+    Args:
+        desk: the data set.
+        run: a trained run whose attention is asked, or None.
+        threshold: attention weight from which a step counts as recalled.
+        enabled: False for annotation that must not be influenced: there are no sources at all.
+    """
+
+    def __init__(self, desk: Desk, run: Path | None = None, threshold: float = 0.1, enabled: bool = True) -> None:
+        self.desk, self.run, self.threshold, self.enabled = desk, run, threshold, enabled
+        self._attention: dict[int, list[Suggestion]] = {}
+
+    def sources(self, annotator: str) -> list[Source]:
+        """What `annotator` can choose from, the most useful first."""
+        if not self.enabled:
+            return []
+        run = [Source(RUN, f"attention of {self.run.name}")] if self.run is not None else []
+        others = sorted(
+            set(self.desk.store.annotators()) - {annotator}, key=lambda name: (name != EXPERT_ANNOTATOR, name)
+        )
+        return [
+            *run,
+            *(
+                Source(LABELS + name, "scripted expert" if name == EXPERT_ANNOTATOR else f"labels of {name}")
+                for name in others
+            ),
+            Source(SAME_STEP, "demonstration before, same steps"),
+            Source(STRETCHED, "demonstration before, stretched"),
+        ]
+
+    def suggest(self, annotator: str, episode: int, source: str) -> list[Suggestion]:
+        """The pairs `source` proposes for `episode`, in order of (q, p)."""
+        if source not in {known.name for known in self.sources(annotator)}:
+            raise UserError(f"there are no suggestions called {source[:80]!r} here")
+        length = len(self.desk.demonstration(episode))
+        if source == RUN:
+            found = self._from_run(episode)
+        elif source.startswith(LABELS):
+            found = self._from_labels(source.removeprefix(LABELS), episode)
+        else:
+            found = self._from_before(annotator, episode, length, stretched=source == STRETCHED)
+        return sorted(
+            {(p, q): (p, q, w) for p, q, w in found if 0 <= p < q < length}.values(), key=lambda s: (s[1], s[0])
+        )
+
+    def _from_labels(self, name: str, episode: int) -> list[Suggestion]:
+        annotation = read_annotation(self.desk.root, name, episode)
+        return [] if annotation is None else [(int(p), int(q), 1.0) for p, q, _ in annotation.pairs]
+
+    def _from_run(self, episode: int) -> list[Suggestion]:
+        if episode not in self._attention:
+            # Torch is loaded here and nowhere else in the studio.
+            from attentiontuner.evaluation.policy import recalled_steps
+
+            assert self.run is not None
+            found = recalled_steps(self.run, self.desk.demonstration(episode), self.threshold)
+            self._attention[episode] = [(int(p), int(q), min(max(float(w), 0.0), 1.0)) for p, q, w in found]
+        return self._attention[episode]
+
+    def _from_before(self, annotator: str, episode: int, length: int, stretched: bool) -> list[Suggestion]:
+        """Pairs of the nearest earlier demonstration that this annotator has marked."""
+        annotations = read_annotations(self.desk.root, annotator)
+        earlier = [number for number, annotation in annotations.items() if number < episode and len(annotation.pairs)]
+        if not earlier:
+            return []
+        before = max(earlier)
+        pairs = [(int(p), int(q)) for p, q, _ in annotations[before].pairs]
+        if stretched:
+            pairs = stretch(pairs, len(self.desk.demonstration(before)), length)
+        return [(p, q, 1.0) for p, q in pairs]
+
+
+def stretch(pairs: Iterable[tuple[int, int]], old_length: int, new_length: int) -> list[tuple[int, int]]:
+    """Pairs of an episode of `old_length` steps at the same share of an episode of `new_length` steps."""
+    factor = (new_length - 1) / max(old_length - 1, 1)
+    return [(round(p * factor), round(q * factor)) for p, q in pairs]
