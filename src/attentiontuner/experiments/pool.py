@@ -151,7 +151,8 @@ def run_guarded(job: Job) -> Outcome:
     except Exception as error:
         traceback.print_exc()
         log = log_file(job.records, job.cell)
-        return Outcome(job.cell, "failed", f"{type(error).__name__}: {error} (the whole story: {log})")
+        where = f" (the whole story: {log})" if log.exists() else ""
+        return Outcome(job.cell, "failed", f"{type(error).__name__}: {error}{where}")
 
 
 def _leave_with_parent() -> None:

@@ -31,7 +31,7 @@ def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
     """Run the cells on the cluster and write their records here."""
     ray = connect()
     remote = ray.remote(run_remotely).options(
-        max_retries=RETRIES_AFTER_LOSS, max_calls=1, scheduling_strategy="SPREAD", **resources(ray, plan.jobs)
+        max_retries=RETRIES_AFTER_LOSS, scheduling_strategy="SPREAD", **resources(ray, plan.jobs)
     )
     jobs = campaign.jobs(cells)
     running: dict[Any, Cell] = {}

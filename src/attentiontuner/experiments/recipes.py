@@ -11,6 +11,9 @@ from typing import Any
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
 
+METHODS = {"vanilla": "Vanilla Transformer", "attentiontuner": "AttentionTuner"}
+"""What people call the methods, in the order of tables and figures."""
+
 
 @dataclass(frozen=True)
 class Condition:

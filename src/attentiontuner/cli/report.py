@@ -1,0 +1,33 @@
+"""`attentiontuner report`: tables, figures and a page from records."""
+
+from pathlib import Path
+
+
+def report(
+    records: Path = Path("results"),
+    out: Path | None = None,
+    scale: str = "",
+    films: tuple[Path, ...] = (),
+    times: tuple[Path, ...] = (),
+    readme: Path | None = None,
+) -> None:
+    """Make the report of a folder of records: Markdown, figures, and one HTML page that stands alone.
+
+    Args:
+        records: folder of the records.
+        out: where README.md, figures/ and index.html go (the records' folder).
+        scale: whose records are shown: paper, small or smoke (the largest there is).
+        films: recall films to embed in the page.
+        times: data sets that people played and annotated: the time they took, in place of the paper's.
+        readme: also replace the result table in this file, between its two marker lines.
+    """
+    from attentiontuner.experiments.report import build_report, replace_results
+    from attentiontuner.experiments.scales import get_scale
+    from attentiontuner.experiments.value import studio_times
+
+    if scale:
+        get_scale(scale)
+    page = build_report(records, out or records, films, scale=scale or None, times=studio_times(times))
+    if readme is not None:
+        replace_results(readme, records, scale or "paper")
+    print(page)

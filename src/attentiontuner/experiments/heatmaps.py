@@ -1,0 +1,110 @@
+"""Pictures of memory: what the experts recall, and what every head of a trained model attends to."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from attentiontuner.data.tokens import expert_matrix, head_of
+from attentiontuner.errors import UserError
+from attentiontuner.experiments.figures import ORANGE
+from attentiontuner.experiments.records import Record, decode_map
+from attentiontuner.experts.collect import record_episode
+from attentiontuner.seeds import demonstration_seed
+from attentiontuner.tasks import get_task
+
+EXPERT_DATA_SEED = 1
+"""The demonstrations drawn are the first ones of the test set."""
+
+
+def expert_matrices(tasks: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """E of one episode of each task by its title, played now; tasks whose package is missing are left out."""
+    matrices = {}
+    for name in tasks:
+        task = get_task(name)
+        try:
+            env = task.make_env()
+        except UserError:
+            continue
+        try:
+            episode = record_episode(task, env, demonstration_seed(EXPERT_DATA_SEED, 0))
+        finally:
+            env.close()
+        matrices[task.title] = expert_matrix(episode.pairs["expert"], len(episode.demonstration))
+    return matrices
+
+
+def split_matrices(matrix: NDArray[Any], heads: int) -> dict[str, NDArray[Any]]:
+    """One expert matrix per head when each row's ones are split over `heads` heads."""
+    row, column = np.nonzero(matrix)
+    owner = head_of(column, row, heads)
+    parts = {}
+    for head in range(heads):
+        part = np.zeros_like(matrix)
+        part[row[owner == head], column[owner == head]] = 1
+        parts[f"head {head + 1}"] = part
+    return parts
+
+
+def expert_heatmaps(matrices: Mapping[str, NDArray[Any]], columns: int = 3) -> Figure:
+    """The expert's E by title, each over the tokens of one demonstration."""
+    columns = min(columns, len(matrices))
+    rows = math.ceil(len(matrices) / columns)
+    figure = Figure(figsize=(3.3 * columns, 3.4 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for axis in axes:
+        axis.set_visible(False)
+    for axis, (title, matrix) in zip(axes, matrices.items(), strict=False):
+        axis.set_visible(True)
+        _heatmap(axis, np.asarray(matrix, float), len(matrix))
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("token recalled", fontsize=8)
+        axis.set_ylabel("token", fontsize=8)
+    return figure
+
+
+def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
+    """All heads of one run per method (title → record), layers downwards, methods side by side, and the expert's E."""
+    shapes = {title: _head_grid(record) for title, record in records.items()}
+    layers = max(layers for layers, _ in shapes.values())
+    widths = [heads for _, heads in shapes.values()]
+    figure = Figure(figsize=(2.05 * (sum(widths) + 1) + 0.5, 2.15 * layers + 0.7), layout="constrained")
+    parts: Any = figure.subfigures(1, len(records) + 1, width_ratios=[1, *widths])
+    first = next(iter(records.values())).attention
+    tokens = 2 * int(first["steps"])
+    expert = parts[0].subplots(layers, 1, squeeze=False)
+    for axis in expert[1:, 0]:
+        axis.set_visible(False)
+    _heatmap(expert[0, 0], decode_map(first["expert"]) / 255.0, tokens)
+    expert[0, 0].set_title("expert (E)", fontsize=8)
+    for part, (title, record) in zip(parts[1:], records.items(), strict=True):
+        part.suptitle(title, fontsize=10)
+        axes = part.subplots(layers, shapes[title][1], squeeze=False)
+        for axis in axes.flat:
+            axis.set_visible(False)
+        for name, value in record.attention["heads"].items():
+            layer, head = (int(number) - 1 for number in name.split(":"))
+            axis = axes[layer, head]
+            axis.set_visible(True)
+            _heatmap(axis, decode_map(value) / 255.0, tokens)
+            mark = " (memory loss)" if name in record.attention["supervised"] else ""
+            axis.set_title(f"layer {layer + 1}, head {head + 1}{mark}", fontsize=7.5)
+            for spine in axis.spines.values():
+                spine.set(color=ORANGE if mark else "black", linewidth=2.2 if mark else 0.6)
+    return figure
+
+
+def _head_grid(record: Record) -> tuple[int, int]:
+    places = [tuple(int(number) for number in name.split(":")) for name in record.attention["heads"]]
+    return max(layer for layer, _ in places), max(head for _, head in places)
+
+
+def _heatmap(axis: Any, weights: NDArray[Any], tokens: int) -> None:
+    """Weights in [0, 1] over `tokens` tokens; the square root makes small ones visible beside large ones."""
+    axis.imshow(
+        np.sqrt(weights), vmin=0, vmax=1, cmap="cividis", interpolation="nearest", extent=(0, tokens, tokens, 0)
+    )
+    axis.tick_params(labelsize=6)

@@ -1,0 +1,248 @@
+"""The report: every table next to the paper's numbers and every figure, as Markdown and as one HTML page.
+
+OUT/README.md          tables and links to the figures
+OUT/figures/*.png
+OUT/index.html         everything in one file; loads nothing from elsewhere
+"""
+
+import base64
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from attentiontuner.errors import UserError
+from attentiontuner.experiments import paper
+from attentiontuner.experiments.figures import learning_curves, scaling_lines, success_bars, to_png
+from attentiontuner.experiments.heatmaps import expert_heatmaps, expert_matrices, learned_heatmaps, split_matrices
+from attentiontuner.experiments.page import page
+from attentiontuner.experiments.paper import HumanTime
+from attentiontuner.experiments.recipes import METHODS, RECIPES
+from attentiontuner.experiments.records import Record, read_records
+from attentiontuner.experiments.scales import SCALES
+from attentiontuner.experiments.tables import Grid, make_table, readme_table, result_grid, welch_grid
+from attentiontuner.experiments.value import value_grid
+from attentiontuner.files import write_bytes, write_text
+from attentiontuner.tasks import get_task
+
+RESULTS_BEGIN, RESULTS_END = "<!-- results:begin -->", "<!-- results:end -->"
+TITLE = "AttentionTuner: results"
+
+
+@dataclass
+class Section:
+    """A part of the report: texts, tables, then figures (file name → PNG or GIF, with a caption)."""
+
+    title: str
+    texts: list[str] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
+    pictures: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+
+    def add(self, name: str, figure: Figure | None, caption: str) -> None:
+        """Add a figure, if there is one."""
+        if figure is not None:
+            self.pictures[f"{name}.png"] = to_png(figure), caption
+
+
+def build_report(
+    records_dir: Path,
+    out_dir: Path,
+    films: Sequence[Path] = (),
+    title: str = TITLE,
+    *,
+    scale: str | None = None,
+    times: Mapping[str, HumanTime] | None = None,
+    introduction: str = "",
+    experts: bool = True,
+) -> Path:
+    """Write the report of the records in `records_dir` and return the path of the HTML page.
+
+    Args:
+        records_dir: folder of the records. out_dir: where the report goes.
+        films: recall films (GIF, PNG or MP4) to embed. title: of the page.
+        scale: whose records are shown; by default the largest scale there is.
+        times: measured seconds for ten demonstrations by task, in place of the paper's (see `value.studio_times`).
+        introduction: a paragraph above everything.
+        experts: draw the experts' matrices, for which an episode of each task is played now.
+    """
+    every = read_records(records_dir)
+    scale = scale or largest_scale(every)
+    records = [record for record in every if record.cell.scale == scale]
+    if not records:
+        raise UserError(
+            f"{records_dir} has no records{f' of scale {scale}' if every else ''}: run `attentiontuner reproduce`"
+        )
+    sections = [_overview(records, scale, introduction)]
+    if films:
+        sections.append(_films(films))
+    sections += _recipe_sections(records, scale)
+    sections.append(_value_section(records, scale, times))
+    sections += _attention_sections(records, experts)
+    sections = [section for section in sections if section.texts or section.grids or section.pictures]
+    for section in sections:
+        for name, (content, _) in section.pictures.items():
+            write_bytes(out_dir / "figures" / name, content)
+    write_text(out_dir / "README.md", to_markdown(title, sections))
+    write_text(out_dir / "index.html", to_html(title, sections))
+    return out_dir / "index.html"
+
+
+def largest_scale(records: Sequence[Record]) -> str:
+    """The largest scale that has records."""
+    there = {record.cell.scale for record in records}
+    return next((name for name in reversed(SCALES) if name in there), "paper")
+
+
+def replace_results(readme: Path, records_dir: Path, scale: str = "paper") -> None:
+    """Put the result table between the two marker lines of a README; nothing else in it changes."""
+    text = readme.read_text(encoding="utf-8")
+    if text.count(RESULTS_BEGIN) != 1 or text.count(RESULTS_END) != 1:
+        raise UserError(f"{readme} needs one line {RESULTS_BEGIN} and one line {RESULTS_END} around the result table")
+    before, rest = text.split(RESULTS_BEGIN)
+    after = rest.split(RESULTS_END)[-1]
+    table = readme_table(read_records(records_dir), scale)
+    write_text(readme, f"{before}{RESULTS_BEGIN}\n{table}{RESULTS_END}{after}")
+
+
+# --- sections --------------------------------------------------------------------------------------------------------
+
+
+def _overview(records: Sequence[Record], scale: str, introduction: str) -> Section:
+    devices = ", ".join(sorted({record.device for record in records}))
+    revisions = ", ".join(sorted({(record.revision or "unknown")[:13] for record in records}))
+    episodes = ", ".join(sorted({f"{record.cell.episodes:,}" for record in records}))
+    hours = sum(sum(record.seconds.values()) for record in records) / 3600
+    facts = (
+        f"{len(records)} records at scale {scale} ({SCALES[scale].about}); {episodes} evaluation episodes each; "
+        f"{hours:.1f} hours in all on {devices}; git revision {revisions}."
+    )
+    rule = (
+        "Success rates in percent: mean ± half width of Student's 90 % interval over training seeds. An entry with "
+        f"fewer seeds than planned says how many it has. The paper's numbers are those of “{paper.TITLE}”."
+    )
+    warning = "At this scale tasks, models and data are smaller than the paper's, so the two numbers do not compare."
+    texts = [introduction] if introduction else []
+    return Section("", [*texts, facts, rule, *([] if scale == "paper" else [warning])])
+
+
+def _films(films: Sequence[Path]) -> Section:
+    section = Section("What the policy recalls", ["Beside each frame: the past frames its supervised heads attend to."])
+    for film in films:
+        if not film.is_file():
+            raise UserError(f"there is no film {film}")
+        section.pictures[film.name] = film.read_bytes(), film.stem.replace("-", " ").replace("_", " ")
+    return section
+
+
+def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
+    sections = []
+    for recipe in RECIPES.values():
+        table = make_table(recipe, records, scale)
+        own = any(record.cell.home == recipe.name for record in records)
+        if not own or not table.has_results:
+            continue
+        section = Section(recipe.title, grids=[result_grid(table)])
+        if recipe.name == "table1":
+            section.grids.append(welch_grid(table))
+            section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
+            _curves(section, records)
+        elif recipe.name == "scaling":
+            section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
+        else:
+            caption = f"{recipe.title}: mean over seeds, 90 % intervals; diamonds: the paper."
+            section.add(recipe.name, success_bars(table), caption)
+        sections.append(section)
+    return sections
+
+
+def _curves(section: Section, records: Sequence[Record]) -> None:
+    above = "training loss above, test accuracy of actions below"
+    median, mean = (learning_curves(records, paper.TASK_ORDER, spread) for spread in ("median", "mean"))
+    section.add("curves-median", median, f"Median learning curves with interquartile range: {above}.")
+    section.add("curves-mean", mean, f"Mean learning curves with 90 % intervals: {above}.")
+
+
+def _value_section(records: Sequence[Record], scale: str, times: Mapping[str, HumanTime] | None) -> Section:
+    if not any(record.cell.home in RECIPES["value"].includes for record in records):
+        return Section("")
+    text = (
+        "Annotated: demonstrations that have to be annotated for 100 % (rounded). Vanilla needs: demonstrations "
+        "without annotation for the same. Their ratio is what one annotation is worth; with the time a person takes "
+        "for either, it says what is saved."
+    )
+    return Section(RECIPES["value"].title, [text], [value_grid(records, scale, times)])
+
+
+def _attention_sections(records: Sequence[Record], experts: bool) -> list[Section]:
+    learned = Section("What the heads learned")
+    for task in paper.TASK_ORDER:
+        chosen: dict[str, Record] = {}
+        for method, title in METHODS.items():
+            alike = [record for record in records if _standard(record, task, method) and record.attention]
+            if alike:
+                first = min(alike, key=lambda record: record.cell.seed)
+                chosen[f"{title}, seed {first.cell.seed}"] = first
+        if chosen:
+            caption = (
+                f"{get_task(task).title}: attention of all heads on one test demonstration (square root of the weight; "
+                "rows attend, columns are attended to)."
+            )
+            learned.add(f"heads-{task}", learned_heatmaps(chosen), caption)
+    if not experts:
+        return [learned]
+    section = Section("What the experts recall")
+    matrices = expert_matrices(paper.TASK_ORDER)
+    section.add("experts", expert_heatmaps(matrices), "The expert's E on one demonstration of each task.")
+    searing = get_task(RECIPES["split"].tasks[0]).title
+    if searing in matrices:
+        parts = split_matrices(matrices[searing], 4)
+        section.add("experts-split", expert_heatmaps(parts, columns=4), f"{searing}: E split over four heads.")
+    return [learned, section]
+
+
+def _standard(record: Record, task: str, method: str) -> bool:
+    return (record.cell.task, record.cell.method, record.cell.condition) == (task, method, "standard")
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def to_markdown(title: str, sections: Sequence[Section]) -> str:
+    """The report with links to the figures."""
+    parts = [f"# {title}"]
+    for section in sections:
+        parts += [f"## {section.title}"] if section.title else []
+        parts += section.texts
+        parts += [grid.to_markdown() for grid in section.grids]
+        parts += [f"![{caption}](figures/{name})" for name, (_, caption) in section.pictures.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_html(title: str, sections: Sequence[Section]) -> str:
+    """The report as one page with everything inside."""
+    parts = []
+    for section in sections:
+        body = [f"<h2>{html.escape(section.title)}</h2>"] if section.title else []
+        body += [f"<p>{html.escape(text)}</p>" for text in section.texts]
+        body += [f'<div class="wide">{grid.to_html()}</div>' for grid in section.grids]
+        body += [_figure_html(name, content, caption) for name, (content, caption) in section.pictures.items()]
+        parts.append("<section>\n" + "\n".join(body) + "\n</section>")
+    return page(title, "\n".join(parts))
+
+
+KINDS = {".png": "image/png", ".gif": "image/gif", ".webp": "image/webp", ".mp4": "video/mp4"}
+
+
+def _figure_html(name: str, content: bytes, caption: str) -> str:
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in KINDS:
+        raise UserError(f"{name} cannot be shown on a page: films are {', '.join(KINDS)}")
+    data = f"data:{KINDS[suffix]};base64,{base64.b64encode(content).decode()}"
+    text = html.escape(caption)
+    shown = (
+        f'<video controls loop muted src="{data}"></video>' if suffix == ".mp4" else f'<img alt="{text}" src="{data}">'
+    )
+    return f"<figure>{shown}<figcaption>{text}</figcaption></figure>"

@@ -1,0 +1,145 @@
+"""Tables from records: our numbers, how many seeds are behind them, and the paper's beside. Pure functions."""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from attentiontuner.evaluation.metrics import over_seeds, welch_test
+from attentiontuner.experiments import paper
+from attentiontuner.experiments.cells import planned_seeds
+from attentiontuner.experiments.paper import Published
+from attentiontuner.experiments.recipes import RECIPES, Column, Recipe
+from attentiontuner.experiments.records import Record
+from attentiontuner.experiments.scales import get_scale
+from attentiontuner.tasks import get_task
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: success rates in percent by seed, how many seeds were planned, and what the paper has."""
+
+    values: tuple[float, ...]
+    planned: int
+    published: Published | None
+
+    @property
+    def mean(self) -> float:
+        return over_seeds(self.values).mean if self.values else math.nan
+
+    @property
+    def half_width(self) -> float:
+        """Of the 90 % interval over seeds; nan below two seeds."""
+        return over_seeds(self.values).half_width if self.values else math.nan
+
+    @property
+    def ours(self) -> str:
+        """`99.9 ± 0.1`, with the number of seeds where it is below the plan."""
+        if not self.values:
+            return NOTHING
+        text = f"{self.mean:.1f}" + ("" if math.isnan(self.half_width) else f" ± {self.half_width:.1f}")
+        count = len(self.values)
+        return text if count >= self.planned else f"{text} ({count} of {self.planned} seeds)"
+
+    @property
+    def theirs(self) -> str:
+        return NOTHING if self.published is None else str(self.published)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A recipe's table: rows by task, entries by column title."""
+
+    recipe: Recipe
+    scale: str
+    rows: Mapping[str, Mapping[str, Entry]]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def has_results(self) -> bool:
+        return any(entry.values for row in self.rows.values() for entry in row.values())
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, ready to be written."""
+
+    head: Sequence[str]
+    body: Sequence[Sequence[str]]
+
+    def to_markdown(self) -> str:
+        lines = [self.head, ["---"] * len(self.head), *self.body]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def to_html(self) -> str:
+        def row(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "\n".join(row(line, "td") for line in self.body)
+        return f"<table>\n<thead>{row(self.head, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table>"
+
+
+def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record], scale: str) -> Entry:
+    """The entry of one task and column from all records."""
+    seeds = planned_seeds(recipe, task, column.method, get_scale(scale))
+    wanted = (scale, task, column.method, column.condition.name)
+    found = {
+        record.cell.seed: record.success
+        for record in records
+        if (record.cell.scale, record.cell.task, record.cell.method, record.cell.condition) == wanted
+        and record.cell.seed in seeds
+    }
+    theirs = paper.published(recipe.name, task, column.title)
+    return Entry(tuple(found[seed] for seed in sorted(found)), len(seeds), theirs)
+
+
+def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:
+    """The table of a recipe, entries without records included."""
+    rows = {
+        task: {column.title: entry_of(recipe, task, column, records, scale) for column in recipe.columns}
+        for task in recipe.tasks
+    }
+    return Table(recipe, scale, rows)
+
+
+def result_grid(table: Table, with_paper: bool = True) -> Grid:
+    """One line per task and column group: ours over the paper's."""
+    titles = [column.title for column in table.recipe.columns]
+    head = ["Task", "", *titles]
+    body = []
+    for task, row in table.rows.items():
+        body.append([get_task(task).title, "ours", *(row[title].ours for title in titles)])
+        if with_paper and any(row[title].published for title in titles):
+            body.append(["", "paper", *(row[title].theirs for title in titles)])
+    return Grid(head, body)
+
+
+def welch_grid(table: Table, first: str = "AttentionTuner", second: str = "Vanilla") -> Grid:
+    """Welch's two-sided p-value of the two methods by task, ours and the paper's."""
+    body = []
+    for task, row in table.rows.items():
+        ours = NOTHING
+        if min(len(row[first].values), len(row[second].values)) >= 2:
+            ours = f"{welch_test(row[first].values, row[second].values):.3f}"
+        body.append([get_task(task).title, ours, f"{paper.WELCH_P[task]:.3f}"])
+    return Grid(["Task", "p, ours", "p, paper"], body)
+
+
+def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
+    """Success rates of table 1 in Markdown, the paper's number in brackets, seeds counted: for the README."""
+    table = make_table(RECIPES["table1"], records, scale)
+    titles = [column.title for column in table.recipe.columns]
+    head = ["Task", *(part for title in titles for part in (title, "paper"))]
+    body = []
+    for task, row in table.rows.items():
+        cells = [part for title in titles for part in (row[title].ours, row[title].theirs)]
+        body.append([get_task(task).title, *cells])
+    note = "Success in percent, mean ± half width of the 90 % interval over seeds"
+    episodes = sorted({record.cell.episodes for record in records if record.cell.scale == scale})
+    if episodes:
+        note += f"; {' or '.join(f'{count:,}' for count in episodes)} episodes a seed"
+    if scale != "paper":
+        note += f". Scale {scale}: smaller than the paper's experiments, so the numbers do not compare"
+    return Grid(head, body).to_markdown() + f"\n\n{note}.\n"
