@@ -219,3 +219,89 @@ register_task(
         epochs={"attentiontuner": 600, "vanilla": 600},
     )
 )
+
+MEMORY_GYM = ("memory_gym", "pip install --no-deps memory-gym==1.0.2")
+MEMORY_GYM_FRAME = ObservationSpec("image", (84, 84, 3))
+TURN_ACTIONS = ("stay", "turn left", "turn right", "forward")
+TURN_KEYS = {" ": 0, "ArrowLeft": 1, "ArrowRight": 2, "ArrowUp": 3}
+
+SEARING_ACTIONS = (
+    *("stay", "up", "down"),
+    *("left", "left and up", "left and down"),
+    *("right", "right and up", "right and down"),
+)
+SEARING_KEYS = {
+    **{" ": 0, "ArrowUp": 1, "ArrowDown": 2, "ArrowLeft": 3, "ArrowRight": 6},
+    **{"q": 4, "y": 5, "z": 5, "e": 7, "c": 8},  # the corners around S; Y and Z change places between keyboards
+}
+
+
+def _mortar_steps(settings: Mapping[str, Any]) -> int:
+    rules = {"command_count": 10, "command_show_duration": 3, "command_show_delay": 1}
+    rules |= {"explosion_duration": 2, "explosion_delay": 6}
+    most = {name: settings.get(name, default) for name, default in rules.items()}
+    count, shown, pause, burning, time = (max(v) if isinstance(v, (list, tuple)) else v for v in most.values())
+    return int(count * (shown + pause) + time + (count - 1) * (time + burning))
+
+
+def _mystery_steps(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("max_steps", 128))
+
+
+def _searing_steps(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("max_steps", 256))
+
+
+register_task(
+    Task(
+        name="mortar-mayhem",
+        title="Mortar Mayhem",
+        env_id="AttentionTuner/MortarMayhem-Grid-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.mortar_mayhem:MortarMayhemExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=TURN_ACTIONS,
+        keys=TURN_KEYS,
+        settings={"command_count": 10},
+        horizon=_mortar_steps,
+        demonstrations=4000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="mystery-path",
+        title="Mystery Path",
+        env_id="AttentionTuner/MysteryPath-Grid-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.mystery_path:MysteryPathExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=TURN_ACTIONS,
+        keys=TURN_KEYS,
+        settings={"show_origin": False, "show_goal": False},
+        horizon=_mystery_steps,
+        demonstrations=4000,
+        epochs={"attentiontuner": 300, "vanilla": 300},
+        every_attempt_succeeds=False,
+    )
+)
+register_task(
+    Task(
+        name="searing-spotlights",
+        title="Searing Spotlights",
+        env_id="AttentionTuner/SearingSpotlights-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.searing_spotlights:SearingSpotlightsExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=SEARING_ACTIONS,
+        keys=SEARING_KEYS,
+        settings={"light_dim_off_duration": 6, "num_coins": 1},
+        horizon=_searing_steps,
+        demonstrations=40_000,
+        epochs={"attentiontuner": 120, "vanilla": 120},
+        every_attempt_succeeds=False,
+    )
+)
