@@ -142,14 +142,14 @@ def test_two_doors_are_the_papers_room_whatever_modulus_does_elsewhere():
 def test_frequencies(frequency):
     env = CountingEnv(empty_freq=frequency, test_freq=frequency)
     filled = queries = 0
-    for seed in range(150):
+    for seed in range(60):
         player = Player(env, seed)
         filled += len(objects(env))
         for _ in range(20):
             player.room()
         queries += player.queries
-    assert filled / (150 * 6) == pytest.approx(1 - frequency, abs=0.06)
-    assert queries / (150 * 19) == pytest.approx(frequency, abs=0.04)
+    assert filled / (60 * 6) == pytest.approx(1 - frequency, abs=0.06)
+    assert queries / (60 * 19) == pytest.approx(frequency, abs=0.04)
 
 
 @pytest.mark.parametrize("name", ["test_freq", "empty_freq"])

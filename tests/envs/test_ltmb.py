@@ -280,6 +280,9 @@ def test_copies_go_their_own_way(env_id, copied):
     env.reset(seed=2)
     assert env.grid is not None
     twin = copied(env)
+    twin.grid.set(1, 1, Ball("red"))
+    assert twin.cells[1, 1].tolist() == [6, 0, 0]
+    twin = copied(env)
     untouched = env.cells.copy()
     for action in (2, 2, 5, 2, 2):
         twin.step(action)
