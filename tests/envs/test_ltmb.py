@@ -231,6 +231,7 @@ def test_the_full_view_shows_doors_opened_by_steps():
 def test_writing_to_the_grid_changes_the_world(env_id):
     env = make(env_id, length=2)
     env.reset(seed=0)
+    first = env.cells.copy()
     env.put_obj(Ball("yellow"), 3, 2)
     assert env.cells[3, 2].tolist() == [6, 4, 0]
     env.grid.set(3, 2, None)
@@ -239,6 +240,8 @@ def test_writing_to_the_grid_changes_the_world(env_id):
     fresh.set(2, 2, Ball("red"))
     env.grid = fresh
     assert env.grid == fresh
+    env.reset(seed=0)
+    np.testing.assert_array_equal(env.cells, first)
 
 
 def test_pictures_are_minigrids(env_id):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attentiontuner.envs.base import LTMBEnv, check_length
-from attentiontuner.envs.world import CLOSED, COLOURS, DOOR_KIND, EMPTY, OBJECTS, WALL, walled
+from attentiontuner.envs.world import CLOSED, COLOURS, DOOR_KIND, EMPTY, OBJECTS, WALL, Codes, walled
 
 
 class HallwayEnv(LTMBEnv):
@@ -77,14 +77,14 @@ class HallwayEnv(LTMBEnv):
             tile_size=tile_size,
             **kwargs,
         )
-        self.cells[:] = self._empty_hallway(side)
+        self._walls = self._empty_hallway(side)
 
     @staticmethod
     def _gen_mission() -> str:
         return "enter the door that hides the same object, in shape and colour, as the one in the start room"
 
-    def _empty_hallway(self, side: int) -> Any:
-        """uint8 `[side, side, 3]`: the walls. Doors and objects, which every reset draws anew, are missing."""
+    def _empty_hallway(self, side: int) -> Codes:
+        """`[side, side, 3]`: the walls. Doors and objects, which every reset draws anew, are missing."""
         world, mid = walled(side, side), side // 2
         world[1:5, [mid - 2, mid + 2]] = WALL
         world[4:-2, [mid - 1, mid + 1]] = WALL
@@ -116,6 +116,7 @@ class HallwayEnv(LTMBEnv):
     def _gen_grid(self, width: int, height: int) -> None:
         self._draw_episode()
         cells, mid = self.cells, height // 2
+        cells[:] = self._walls
         cells[1, mid - 1] = OBJECTS[self._target]
         doors = cells[7::4, mid - 1 : mid + 2 : 2]
         doors[..., 0] = DOOR_KIND
