@@ -147,7 +147,7 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
         return {
             "title": task.title,
             "actions": list(task.actions),
-            "keys": dict(task.keys),
+            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(len(task.actions), 9))},
             "image": task.observation.kind == "image",
             "stepsPerSecond": steps_per_second,
             **player.state(),

@@ -17,6 +17,7 @@ Pair: TypeAlias = tuple[int, int]
 MAX_MULTIPLICITY = 99
 MAX_NOTE = 4000
 MAX_SOURCE = 200
+ODD_LINE_ENDS = dict.fromkeys(map(ord, "\x85\u2028\u2029"), "\n")
 MAX_UNDO = 1000
 """Edits that can be taken back; older ones stay as they are."""
 
@@ -117,12 +118,12 @@ def clear() -> Edit:
 
 
 def note(text: str) -> Edit:
-    """Replace the note."""
+    """Replace the note. Line ends that only Unicode knows become ordinary ones: notes live in line-based files."""
 
     def edit(state: EditState, length: int) -> EditState:
         if len(text) > MAX_NOTE:
             raise UserError(f"the note has {len(text)} characters; at most {MAX_NOTE} fit")
-        return replace(state, note=text)
+        return replace(state, note=text.translate(ODD_LINE_ENDS))
 
     return edit
 
@@ -210,8 +211,8 @@ def _checked(pairs: Iterable[Pair], length: int) -> list[Pair]:
 
 
 def _check_source(source: str | None) -> None:
-    if source is not None and not 0 < len(source) <= MAX_SOURCE:
-        raise UserError(f"the source of a suggestion needs a name of 1 to {MAX_SOURCE} characters")
+    if source is not None and not (0 < len(source) <= MAX_SOURCE and source.isprintable()):
+        raise UserError(f"the source of a suggestion needs a name of 1 to {MAX_SOURCE} printable characters")
 
 
 def _without(origins: Mapping[Pair, str], gone: set[Pair]) -> dict[Pair, str]:

@@ -1,0 +1,75 @@
+"""Small data sets to annotate, and the studio as a client sees it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from attentiontuner.demos import Demonstration, as_pairs
+from attentiontuner.demos.writer import DemoWriter
+from attentiontuner.experts.collect import record_episode
+from attentiontuner.seeds import demonstration_seed
+from attentiontuner.studio.desk import Desk
+from attentiontuner.studio.server import create_app, guarded
+from attentiontuner.tasks import MINIGRID_ACTIONS, MINIGRID_VIEW, get_task
+
+TOKEN, PORT = "secret-of-this-launch", 8765
+HALLWAY_SETTINGS = {"length": 8}
+
+
+def toy_demonstrations(lengths: tuple[int, ...]) -> list[Demonstration]:
+    """Random views with one pair each: the first step is recalled at the last."""
+    generator = np.random.default_rng(7)
+    return [
+        Demonstration(
+            observations=generator.integers((1, 0, 0), (4, 2, 1), (length, 7, 7, 3)).astype(np.uint8),
+            actions=generator.integers(0, 3, length),
+            rewards=np.zeros(length, np.float32),
+            terminated=True,
+            truncated=False,
+            seed=number,
+            success=True,
+            pairs=as_pairs([(0, length - 1)], length),
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+def write_toy(root: Path, lengths: tuple[int, ...] = (12, 20, 5)) -> Path:
+    writer = DemoWriter(
+        root, task="hallway", settings={}, observation=MINIGRID_VIEW, action_names=MINIGRID_ACTIONS, seed=None
+    )
+    writer.append(toy_demonstrations(lengths), annotator="expert")
+    return root
+
+
+def write_hallway(root: Path, episodes: int) -> Path:
+    """Hallway as its scripted expert walks it."""
+    task = get_task("hallway", HALLWAY_SETTINGS)
+    env = task.make_env()
+    writer = DemoWriter(
+        root,
+        task=task.name,
+        settings=dict(task.settings),
+        observation=task.observation,
+        action_names=task.actions,
+        seed=None,
+    )
+    recorded = [record_episode(task, env, demonstration_seed(0, index)) for index in range(episodes)]
+    writer.append([one.demonstration.with_pairs(one.pairs["expert"]) for one in recorded], annotator="expert")
+    return root
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy")
+
+
+@pytest.fixture
+def client(toy: Path) -> Iterator[TestClient]:
+    """A page that was opened with the token."""
+    app = guarded(create_app(Desk(toy), annotator="ada"), TOKEN, "127.0.0.1", PORT)
+    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", cookies={f"studio_{PORT}": TOKEN}) as opened:
+        yield opened

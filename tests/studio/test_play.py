@@ -1,0 +1,124 @@
+"""Playing: steps, undo of an episode, saving, seeds, and the data set that comes out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from attentiontuner.demos.store import DemoStore
+from attentiontuner.errors import UserError
+from attentiontuner.experts.collect import record_episode
+from attentiontuner.seeds import EVALUATION_START
+from attentiontuner.studio.desk import Desk
+from attentiontuner.studio.play import OutOfStep, Player
+from attentiontuner.studio.server import create_app
+from attentiontuner.studio.times import read_playing
+from attentiontuner.tasks import get_task
+
+TASK = get_task("hallway", {"length": 3})
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    person = Player(tmp_path / "played", TASK, "ada")
+    yield person
+    person.close()
+
+
+def play_like_the_expert(player: Player) -> list[int]:
+    seed = player.state()["seed"]
+    actions = record_episode(TASK, TASK.make_env(), seed).demonstration.actions.tolist()
+    for made, action in enumerate(actions):
+        player.step(action, made)
+    return [int(action) for action in actions]
+
+
+def test_a_played_episode_is_what_the_expert_would_have_recorded(player: Player) -> None:
+    expected = record_episode(TASK, TASK.make_env(), player.state()["seed"]).demonstration
+    play_like_the_expert(player)
+    state = player.state()
+    assert state["ended"]
+    assert state["success"]
+    assert player.save(12.5) == 0
+    store = DemoStore.open(player.root)
+    recorded = store[0]
+    np.testing.assert_array_equal(recorded.observations, expected.observations)
+    np.testing.assert_array_equal(recorded.actions, expected.actions)
+    np.testing.assert_array_equal(recorded.rewards, expected.rewards)
+    assert (recorded.seed, recorded.success, recorded.terminated) == (expected.seed, True, True)
+    assert recorded.pairs is None
+    assert store.settings == {"length": 3}
+    assert read_playing(player.root) == [(0, "ada", 12.5)]
+
+
+def test_only_whole_episodes_are_saved(player: Player) -> None:
+    player.step(0, 0)
+    with pytest.raises(UserError, match="not over"):
+        player.save(1.0)
+    assert len(DemoStore.open(player.root)) == 0
+
+
+def test_undo_of_a_whole_episode(player: Player) -> None:
+    first = player.state()
+    play_like_the_expert(player)
+    again = player.discard()
+    assert again == first
+    play_like_the_expert(player)
+    assert player.state()["success"]
+
+
+def test_a_step_the_page_did_not_see_is_refused(player: Player) -> None:
+    player.step(0, 0)
+    with pytest.raises(OutOfStep, match="1 steps were made, not 0"):
+        player.step(0, 0)
+    with pytest.raises(UserError, match="action 9 does not exist"):
+        player.step(9, 1)
+    assert player.state()["step"] == 1
+
+
+def test_seeds_come_in_order_and_saved_ones_are_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "played"
+    first = Player(root, TASK, "ada", seeds=[5, 6, 7])
+    assert first.state()["comingSeeds"] == [5, 6, 7]
+    play_like_the_expert(first)
+    first.save(1.0)
+    assert first.state()["seed"] == 6
+    assert first.start(7)["seed"] == 7
+    again = Player(root, TASK, "ada", seeds=[5, 6, 7])
+    assert again.state()["comingSeeds"] == [6, 7]
+    assert again.state()["saved"] == 1
+    with pytest.raises(UserError, match="out of range"):
+        again.start(EVALUATION_START)
+
+
+def test_another_task_does_not_get_into_the_data_set(player: Player) -> None:
+    with pytest.raises(UserError, match="task"):
+        Player(player.root, get_task("ordering"), "ada")
+
+
+def test_playing_over_the_web(tmp_path: Path) -> None:
+    player = Player(tmp_path / "played", TASK, "ada")
+    client = TestClient(create_app(Desk(player.root), annotator="ada", player=player))
+    game = client.get("/api/play").json()
+    assert game["keys"]["ArrowLeft"] == 0
+    assert game["frame"].startswith("data:image/png;base64,")
+    assert client.post("/api/play/step", json={"action": 0, "made": 0}).json()["step"] == 1
+    assert client.post("/api/play/step", json={"action": 0, "made": 0}).status_code == 409
+    assert client.post("/api/play/step", json={"action": 99, "made": 1}).status_code == 400
+    assert client.post("/api/play/step", json={"action": "left", "made": 1}).status_code == 422
+    assert client.post("/api/play/save", json={"seconds": 1}).status_code == 400
+    assert client.post("/api/play/start", json={"seed": 2**30}).status_code == 400
+    assert client.post("/api/play/discard").json()["step"] == 0
+    play_like_the_expert(player)
+    assert client.post("/api/play/save", json={"seconds": 3.5}).json()["episode"] == 0
+    assert client.get("/api/dataset").json()["lengths"] == [len(DemoStore.open(player.root)[0])]
+
+
+def test_a_task_without_keys_is_played_with_digits(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    player = Player(tmp_path / "played", replace(TASK, keys={}), "ada")
+    client = TestClient(create_app(Desk(player.root), annotator="ada", player=player))
+    assert client.get("/api/play").json()["keys"] == {str(n + 1): n for n in range(7)}
