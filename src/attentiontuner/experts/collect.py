@@ -21,7 +21,8 @@ import gymnasium as gym
 import numpy as np
 
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray, as_pairs
-from attentiontuner.demos.manifest import SHARDS, Manifest, ShardEntry
+from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
+from attentiontuner.demos.manifest import LOCK, SHARDS, Manifest, ShardEntry
 from attentiontuner.demos.writer import write_shard_files
 from attentiontuner.errors import UserError
 from attentiontuner.experts.base import EXPERT_ANNOTATOR
@@ -140,7 +141,7 @@ def collect(
         shard_episodes=shard_episodes,
     )
     with locked(writer.path / ".collect.lock", wait=False):
-        _remove_leftovers(writer.path / SHARDS)
+        _remove_leftovers(writer.path)
         _plan(writer, episodes)
         size, finished = writer.manifest.shard_episodes, writer.finished_shards()
         missing = [index for index in range(-(-episodes // size)) if index not in finished]
@@ -169,11 +170,12 @@ def _plan(writer: DemoWriter, episodes: int) -> None:
     writer.set_episodes(episodes)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Half-written temporary files of a killed process; the lock says that no other is at work."""
-    if folder.is_dir():
-        for path in folder.glob(".*"):
-            path.unlink(missing_ok=True)
+def _remove_leftovers(root: Path) -> None:
+    """Half-written temporary files of a killed process; the locks say that nobody else is writing one now."""
+    with locked(root / LOCK):
+        for pattern in (f"{SHARDS}/.*", f"{ANNOTATIONS}/*/.*"):
+            for path in root.glob(pattern):
+                path.unlink(missing_ok=True)
 
 
 def _collect_missing(writer: DemoWriter, task: Task, missing: list[int], workers: int | None) -> Iterator[ShardEntry]:
