@@ -237,11 +237,13 @@ SEARING_KEYS = {
 
 
 def _mortar_steps(settings: Mapping[str, Any]) -> int:
-    rules = {"command_count": 10, "command_show_duration": 3, "command_show_delay": 1}
-    rules |= {"explosion_duration": 2, "explosion_delay": 6}
-    most = {name: settings.get(name, default) for name, default in rules.items()}
-    count, shown, pause, burning, time = (max(v) if isinstance(v, (list, tuple)) else v for v in most.values())
-    return int(count * (shown + pause) + time + (count - 1) * (time + burning))
+    def most(name: str, default: int) -> int:
+        value = settings.get(name, default)
+        return int(max(value) if isinstance(value, (list, tuple)) else value)
+
+    commands, time = most("command_count", 10), most("explosion_delay", 6)
+    showing = commands * (most("command_show_duration", 3) + most("command_show_delay", 1))
+    return showing + commands * time + (commands - 1) * most("explosion_duration", 2)
 
 
 def _mystery_steps(settings: Mapping[str, Any]) -> int:
