@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData, Sizes, epoch_batches, ranges
+from attentiontuner.data.batches import DemoData, epoch_batches, ranges
 from attentiontuner.data.tokens import expert_matrix, head_of
 from attentiontuner.losses import loss_terms
 from attentiontuner.models import Head
@@ -43,14 +43,17 @@ def test_split_pairs_gives_every_one_to_exactly_one_head():
     assert head_of(np.array([0, 2, 4, 6]), np.array([6, 6, 6, 6]), 4).tolist() == [0, 1, 2, 3]
 
 
-def test_fillers_change_nothing():
+@pytest.mark.parametrize("share_frames", [True, False])
+def test_fillers_change_nothing(share_frames):
     model = small(GRID)
     data = DemoData(packed_demos(GRID, LENGTHS, 4))
+    data.share_frames = share_frames
     rows = np.array([1, 0, 4])
-    sizes = Sizes(rows=6, steps=32, longest=11, frames=16, ones=64)
-    index = [torch.from_numpy(field) for field in data.index(rows, sizes)]
+    numbers, sizes = data.numbers(rows, rounded=True)
+    assert sizes.steps == 256
+    assert sizes.frames == (256 if share_frames else 0)
     exact, exact_gradient = gradients(model, data.batch(rows))
-    filled, filled_gradient = gradients(model, data.assemble(index, sizes))
+    filled, filled_gradient = gradients(model, data.assemble(torch.from_numpy(numbers), sizes))
     assert filled.total.item() == pytest.approx(exact.total.item(), rel=1e-5)
     assert filled.correct == exact.correct
     torch.testing.assert_close(filled_gradient, exact_gradient, atol=1e-6, rtol=1e-4)

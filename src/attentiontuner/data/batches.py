@@ -2,9 +2,10 @@
 
 Legend: B episodes, S steps in all of them together, T steps of the longest, U distinct observations, n = 2T tokens.
 
-A batch has the steps of its episodes one after another. `slot` says where a step would stand in a padded [B, T] layout;
-attention is the only part of a model that needs that layout. On a GPU the sizes are rounded up (`Sizes`), so that one
-recorded CUDA graph serves many batches; steps beyond the real ones have the slot B·T, one past the end.
+A batch has the steps of its episodes one after another. `slot` says where a step would stand in a padded [B, T]
+layout, which few parts of a model need. The host sends the numbers of the episodes and little else; everything is
+gathered on the device. On a GPU sizes are rounded up (`Sizes`), so that one recorded CUDA graph serves many batches;
+steps beyond the real ones have the slot B·T, one past the end.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,16 @@ from attentiontuner.demos.packed import PackedDemos
 
 Integers = NDArray[np.int64]
 
+WORTH_SHARING = 0.7
+"""Equal observations of a batch are embedded once where at most this share of its steps saw something of their own."""
+
+
+FILLER_STEPS = 256
+"""A rounded shape has room for a multiple of this many steps."""
+
 
 class Sizes(NamedTuple):
-    """The shape of a batch: how many of each thing it has room for."""
+    """The shape of a batch: how many of each thing it has room for. `frames` is 0 where steps share no observations."""
 
     rows: int
     steps: int
@@ -37,10 +45,11 @@ class Batch:
 
     Attributes:
         observations: `[U, …]` bytes (float32 for vectors), the distinct observations.
-        frame: `[S]` which of them each step saw.
+        frame: `[S]` which of them each step saw; None where step s saw observation s.
         actions: `[S]` the action taken at each step.
         time: `[S]` the step's number in its episode.
         slot: `[S]` row · longest + time; rows · longest for steps that only fill the shape.
+        ends: `[B + 1]` steps up to the end of each episode, the fillers last.
         lengths: `[B]` steps of each episode.
         annotated: `[B]` whether the episode takes part in the memory loss.
         ones: `[K]` flat places of the ones of E in `[heads, B, n, n]`; one past the end for fillers.
@@ -50,10 +59,11 @@ class Batch:
     """
 
     observations: Tensor
-    frame: Tensor
+    frame: Tensor | None
     actions: Tensor
     time: Tensor
     slot: Tensor
+    ends: Tensor
     lengths: Tensor
     annotated: Tensor
     ones: Tensor
@@ -71,26 +81,16 @@ class Batch:
         """n: tokens of the longest episode."""
         return TOKENS_PER_STEP * self.longest
 
+    def per_step(self, embedded: Tensor) -> Tensor:
+        """What belongs to distinct observations `[U, …]`, for each step `[S, …]`."""
+        return embedded if self.frame is None else embedded.index_select(0, self.frame)
+
     def expert(self, heads: int) -> Tensor:
         """E, one for each supervised head: bool `[heads, B, n, n]`."""
         size = heads * self.rows * self.tokens**2
         flat = torch.zeros(size + 1, dtype=torch.bool, device=self.ones.device)
-        flat[self.ones] = True
+        flat.index_fill_(0, self.ones, True)
         return flat[:size].view(heads, self.rows, self.tokens, self.tokens)
-
-
-class Index(NamedTuple):
-    """A batch as numbers only, made on the host: each field is int64 and becomes the `Batch` field of that name."""
-
-    frames: Integers
-    source: Integers
-    frame: Integers
-    time: Integers
-    slot: Integers
-    lengths: Integers
-    annotated: Integers
-    ones: Integers
-    totals: Integers
 
 
 class DemoData:
@@ -115,17 +115,26 @@ class DemoData:
         self.device = torch.device(device)
         self.packed = packed
         self.heads = max(heads, 1)
-        self.frames = torch.from_numpy(np.ascontiguousarray(packed.frames)).to(self.device)
-        self.actions = torch.from_numpy(packed.actions.astype(np.int64)).to(self.device)
         self.lengths = packed.lengths.astype(np.int64)
         self.starts = packed.starts.astype(np.int64)
         self.annotated = packed.annotated.astype(bool)
-        self._frame_index = packed.frame_index.astype(np.int64)
+        self._seen = packed.frame_index.astype(np.int64)
+        self.frames = torch.from_numpy(np.ascontiguousarray(packed.frames)).to(self.device)
+        self._frame_index = self._on_device(self._seen)
+        self._actions = self._on_device(packed.actions)
+        # One row more than there are episodes: the empty episode that fills a shape.
+        self._lengths = self._on_device(np.append(self.lengths, 0))
+        self._starts = self._on_device(np.append(self.starts, 0))
+        self._annotated = self._on_device(np.append(self.annotated, False))
         self._list_ones(attend_self, split_pairs)
+        self.share_frames = self._distinct_share() <= WORTH_SHARING
 
     def __len__(self) -> int:
         """Number of episodes."""
         return len(self.lengths)
+
+    def _on_device(self, values: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
     def _list_ones(self, attend_self: bool, split_pairs: bool) -> None:
         """The ones of every episode's E as (head, row token, column token), episode after episode."""
@@ -141,77 +150,80 @@ class DemoData:
         else:
             head = np.repeat(np.arange(self.heads), len(row))
             episode, column, row = (np.tile(values, self.heads) for values in (episode, column, row))
-        order = np.lexsort((column, row, head, episode))
-        self._one_head, self._one_row, self._one_column = head[order], row[order], column[order]
+        order = np.argsort(episode, kind="stable")
         self._one_count = np.bincount(episode, minlength=len(self))
-        self._one_start = np.cumsum(self._one_count) - self._one_count
+        starts = np.cumsum(self._one_count) - self._one_count
+        self._ones = self._on_device(np.stack([head[order], row[order], column[order]]))
+        self._one_counts, self._one_starts = (self._on_device(np.append(each, 0)) for each in (self._one_count, starts))
 
-    def index(self, rows: Integers, sizes: Sizes | None = None, share: slice = slice(None)) -> Index:
-        """The batch of the episodes `rows` as numbers, filled up to `sizes` (default: exactly as large as it is).
+    def _distinct_share(self) -> float:
+        """Distinct observations per step in a few batches of 64 episodes."""
+        generator = np.random.default_rng(0)
+        samples = [generator.choice(len(self), min(64, len(self)), replace=False) for _ in range(4)]
+        steps = sum(int(self.lengths[rows].sum()) for rows in samples)
+        return sum(len(self._distinct(rows)[0]) for rows in samples) / steps
 
-        `share` is the part of the rows this process computes; the totals are those of all of them.
+    def _distinct(self, rows: Integers) -> tuple[Integers, Integers]:
+        """The distinct observations of these episodes, and which of them each step saw."""
+        distinct, frame = np.unique(self._seen[ranges(self.starts[rows], self.lengths[rows])], return_inverse=True)
+        return distinct, frame.astype(np.int64)
+
+    def numbers(self, rows: Integers, share: slice = slice(None), *, rounded: bool = False) -> tuple[Integers, Sizes]:
+        """A batch of the episodes `rows` as flat numbers for `assemble`, and its shape.
+
+        `share` is the part of the rows this process computes; the totals are those of all of them. `rounded` leaves a
+        little room in the shape, so that few different shapes occur.
         """
         entries = (TOKENS_PER_STEP * self.lengths[rows]) ** 2
         totals = np.array([self.lengths[rows].sum(), max(entries[self.annotated[rows]].sum(), 1)])
         rows = rows[share]
-        lengths = self.lengths[rows]
-        sizes = sizes or self.exact_sizes(rows)
-        row = np.repeat(np.arange(len(rows)), lengths)
-        time = ranges(np.zeros(len(rows), np.int64), lengths)
-        source = ranges(self.starts[rows], lengths)
-        frames, frame = np.unique(self._frame_index[source], return_inverse=True)
-        return Index(
-            frames=_fill(frames, sizes.frames, 0),
-            source=_fill(source, sizes.steps, 0),
-            frame=_fill(frame.astype(np.int64), sizes.steps, 0),
-            time=_fill(time, sizes.steps, 0),
-            slot=_fill(row * sizes.longest + time, sizes.steps, sizes.rows * sizes.longest),
-            lengths=_fill(lengths, sizes.rows, 0),
-            annotated=_fill(self.annotated[rows].astype(np.int64), sizes.rows, 0),
-            ones=self._ones(rows, sizes),
-            totals=totals,
+        distinct, frame = self._distinct(rows) if self.share_frames else (rows[:0], rows[:0])
+        sizes = Sizes(
+            rows=len(rows),
+            steps=int(self.lengths[rows].sum()),
+            longest=int(self.lengths[rows].max(initial=1)),
+            frames=len(distinct),
+            ones=int(self._one_count[rows].sum()),
         )
+        if rounded:
+            units = Sizes(1, FILLER_STEPS, 16, 256, 4096)
+            sizes = Sizes(*(-(-size // unit) * unit for size, unit in zip(sizes, units, strict=True)))
+        parts = [totals, rows, _fill(distinct, sizes.frames), _fill(frame, sizes.steps if self.share_frames else 0)]
+        return np.concatenate(parts), sizes
 
-    def _ones(self, rows: Integers, sizes: Sizes) -> Integers:
-        counts = self._one_count[rows]
-        place = ranges(self._one_start[rows], counts)
+    def assemble(self, numbers: Tensor, sizes: Sizes) -> Batch:
+        """Gather a batch on the device from the numbers there."""
+        shared = sizes.steps if self.share_frames else 0
+        totals, rows, distinct, frame = numbers.split([2, sizes.rows, sizes.frames, shared])
+        lengths = self._lengths[rows]
+        row, time, real = spread(lengths, sizes.steps)
+        source = torch.where(real, self._starts[rows][row] + time, 0)
+        if not self.share_frames:
+            distinct = self._frame_index[source]
+        counts = self._one_counts[rows]
+        one_of, number, wanted = spread(counts, sizes.ones)
+        head, token, recalled = self._ones[:, torch.where(wanted, self._one_starts[rows][one_of] + number, 0)].unbind()
         n = TOKENS_PER_STEP * sizes.longest
-        batch_row = np.repeat(np.arange(len(rows)), counts)
-        flat = ((self._one_head[place] * sizes.rows + batch_row) * n + self._one_row[place]) * n + self._one_column[
-            place
-        ]
-        return _fill(flat, sizes.ones, self.heads * sizes.rows * n * n)
-
-    def exact_sizes(self, rows: Integers) -> Sizes:
-        """The sizes of a batch of these episodes with nothing to spare."""
-        steps = int(self.lengths[rows].sum())
-        frames = len(np.unique(self._frame_index[ranges(self.starts[rows], self.lengths[rows])]))
-        longest = int(self.lengths[rows].max(initial=1))
-        return Sizes(len(rows), steps, longest, frames, int(self._one_count[rows].sum()))
-
-    def assemble(self, index: "Index | list[Tensor]", sizes: Sizes) -> Batch:
-        """Gather a batch on the device; `index` holds tensors there, in the order of `Index`."""
-        frames, source, frame, time, slot, lengths, annotated, ones, totals = index
+        place = ((head * sizes.rows + one_of) * n + token) * n + recalled
         return Batch(
-            observations=self.frames.index_select(0, torch.as_tensor(frames)),
-            frame=torch.as_tensor(frame),
-            actions=self.actions.index_select(0, torch.as_tensor(source)),
-            time=torch.as_tensor(time),
-            slot=torch.as_tensor(slot),
-            lengths=torch.as_tensor(lengths),
-            annotated=torch.as_tensor(annotated) > 0,
-            ones=torch.as_tensor(ones),
-            totals=torch.as_tensor(totals).float(),
+            observations=self.frames.index_select(0, distinct),
+            frame=frame if self.share_frames else None,
+            actions=self._actions[source],
+            time=time,
+            slot=torch.where(real, row * sizes.longest + time, sizes.rows * sizes.longest),
+            ends=torch.cat([lengths.cumsum(0), torch.full_like(rows[:1], sizes.steps)]),
+            lengths=lengths,
+            annotated=self._annotated[rows] > 0,
+            ones=torch.where(wanted, place, self.heads * sizes.rows * n * n),
+            totals=totals.float(),
             rows=sizes.rows,
             longest=sizes.longest,
         )
 
     def batch(self, rows: Integers, share: slice = slice(None)) -> Batch:
         """The batch of the episodes `rows`, on the device, exactly as large as it is."""
-        rows = np.asarray(rows, np.int64)
-        sizes = self.exact_sizes(rows[share])
-        index = self.index(rows, sizes, share)
-        return self.assemble([torch.from_numpy(field).to(self.device) for field in index], sizes)
+        numbers, sizes = self.numbers(np.asarray(rows, np.int64), share)
+        return self.assemble(torch.from_numpy(numbers).to(self.device), sizes)
 
 
 def epoch_batches(episodes: int, batch_size: int, seed: int, epoch: int) -> list[Integers]:
@@ -226,10 +238,17 @@ def ranges(starts: Integers, counts: Integers) -> Integers:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
-def _fill(values: Integers, size: int, filler: int) -> Integers:
-    if len(values) == size:
-        return values
-    assert len(values) < size, f"a batch of {len(values)} does not fit a shape of {size}"
-    filled = np.full(size, filler, np.int64)
+def spread(counts: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Lay `counts` `[B]` things of B owners end to end in `size` places: owner, number within the owner, and whether
+    the place is taken; free places have owner 0 and number 0."""
+    ends = counts.cumsum(0)
+    place = torch.arange(size, device=counts.device)
+    taken = place < ends[-1]
+    owner = torch.where(taken, torch.searchsorted(ends, place, right=True), 0)
+    return owner, torch.where(taken, place - (ends - counts)[owner], 0), taken
+
+
+def _fill(values: Integers, size: int) -> Integers:
+    filled = np.zeros(size, np.int64)
     filled[: len(values)] = values
     return filled

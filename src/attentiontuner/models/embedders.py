@@ -36,17 +36,20 @@ class ImageEmbedding(nn.Module):
                 nn.Conv2d(64, 64, 3),
                 nn.ReLU(),
             )
+        self.one_hot: Tensor
+        if observation.kind == "grid":
+            self.register_buffer("one_hot", one_hot_table(observation.symbols), persistent=False)
         with torch.no_grad():
             features = self.cnn(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8))).numel()
         self.fc = nn.Sequential(nn.Linear(features, d_model), nn.Tanh())
 
     def planes(self, observations: Tensor) -> Tensor:
         """Bytes `[U, W, H, C]` to float planes `[U, planes, W, H]`: one-hot symbols, or colours in [0, 1]."""
+        dtype = next(self.cnn.parameters()).dtype
         if self.observation.kind == "image":
-            return observations.permute(0, 3, 1, 2).float() / 255
-        symbols = observations.long()
-        planes = [F.one_hot(symbols[..., c], count) for c, count in enumerate(self.observation.symbols)]
-        return torch.cat(planes, -1).permute(0, 3, 1, 2).float()
+            return observations.permute(0, 3, 1, 2).to(dtype) / 255
+        cells = F.embedding(cell_kinds(observations, self.observation.symbols), self.one_hot)  # [U, W·H, planes]
+        return cells.view(*observations.shape[:3], -1).permute(0, 3, 1, 2).to(dtype)
 
     def forward(self, observations: Tensor) -> Tensor:
         embedded: Tensor = self.fc(self.cnn(self.planes(observations)).flatten(1))
@@ -80,7 +83,8 @@ class VectorEmbedding(nn.Module):
         )
 
     def forward(self, observations: Tensor) -> Tensor:
-        embedded: Tensor = self.mlp(observations)
+        weight = next(self.mlp.parameters())
+        embedded: Tensor = self.mlp(observations.to(weight.dtype))
         return embedded
 
 
@@ -93,7 +97,8 @@ class ActionEmbedding(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(actions, d_model), nn.Tanh())
 
     def forward(self, actions: Tensor) -> Tensor:
-        embedded: Tensor = self.mlp(F.one_hot(actions, self.actions).float())
+        weight = next(self.mlp.parameters())
+        embedded: Tensor = self.mlp(F.one_hot(actions, self.actions).to(weight.dtype))
         return embedded
 
 
@@ -102,12 +107,12 @@ class PositionalEmbedding(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        rates = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000.0) / d_model))
-        self.rates: Tensor
-        self.register_buffer("rates", rates, persistent=False)
+        self.d_model = d_model
 
     def forward(self, time: Tensor) -> Tensor:
-        angles = time[:, None] * self.rates
+        # Always float32: a position of 100 steps has no room in the eight bits of a bfloat16.
+        even = torch.arange(0, self.d_model, 2, device=time.device)
+        angles = time[:, None] * torch.exp(even * (-math.log(10_000.0) / self.d_model))
         return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
@@ -118,6 +123,12 @@ def observation_embedding(observation: ObservationSpec, d_model: int, embedder: 
     if embedder == "lookup" and observation.kind == "grid":
         return LookupEmbedding(observation, d_model)
     return ImageEmbedding(observation, d_model)
+
+
+def one_hot_table(symbols: tuple[int, ...]) -> Tensor:
+    """For each kind of cell (see `cell_kinds`) its one-hot symbols side by side: `[kinds, planes]`."""
+    digits = torch.cartesian_prod(*(torch.arange(count) for count in symbols)).view(-1, len(symbols))
+    return torch.cat([F.one_hot(digits[:, channel], count) for channel, count in enumerate(symbols)], -1).float()
 
 
 def cell_kinds(observations: Tensor, symbols: tuple[int, ...]) -> Tensor:

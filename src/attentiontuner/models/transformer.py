@@ -5,6 +5,7 @@ n = 2T tokens, D = d_model, H heads of size D / H, R rows of a streaming cache. 
 the network tree printed in the paper's appendix, so weights trained with the authors' code load as they are.
 """
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -12,13 +13,18 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 
-from attentiontuner.data.batches import Batch
+from attentiontuner.data.batches import FILLER_STEPS, Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.errors import UserError
 from attentiontuner.models.embedders import ActionEmbedding, Embedder, PositionalEmbedding, observation_embedding
 from attentiontuner.models.heads import Head
 from attentiontuner.observations import ObservationSpec
+
+# PyTorch changed how one asks for causal attention over packed sequences.
+_BY_WINDOW = "window_size" in inspect.signature(varlen_attn).parameters
+_CAUSAL: dict[str, Any] = {"window_size": (-1, 0)} if _BY_WINDOW else {"is_causal": True}
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,18 @@ class Output(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where packed tokens stand in the padded layout that attention needs."""
+    """Where packed tokens stand: end to end, and in the padded layout that attention weights need."""
 
     place: Tensor  # [2S] flat place in [B·n]; fillers stand at or after the end
+    ends: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
     rows: int  # B
     tokens: int  # n
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Layout":
+        first = TOKENS_PER_STEP * batch.slot
+        place = torch.stack([first, first + 1], 1).flatten()
+        return cls(place, F.pad(TOKENS_PER_STEP * batch.ends, (1, 0)).int(), batch.rows, batch.tokens)
 
     def pad(self, packed: Tensor) -> Tensor:
         """`[2S, …]` → `[B, n, …]`, zeros where an episode is over."""
@@ -83,6 +96,17 @@ class Layout(NamedTuple):
         """`[B, n, …]` → `[2S, …]`."""
         last = self.rows * self.tokens - 1
         return padded.flatten(0, 1).index_select(0, self.place.clamp(max=last))
+
+    def fused_attention(self, projected: Tensor) -> Tensor:
+        """Causal attention within each episode: `[2S, 3, h, D / H]` → `[2S, h, D / H]`."""
+        if projected.is_cuda and projected.dtype == torch.bfloat16:
+            longest = max(self.tokens, TOKENS_PER_STEP * FILLER_STEPS)
+            query, key, value = projected.unbind(1)
+            out = varlen_attn(query, key, value, self.ends, self.ends, longest, longest, **_CAUSAL)
+            assert isinstance(out, Tensor)
+            return out
+        query, key, value = self.pad(projected).permute(2, 0, 3, 1, 4)  # [B, h, n, D / H] each
+        return self.pack(F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2))
 
 
 class SelfAttention(nn.Module):
@@ -102,23 +126,26 @@ class SelfAttention(nn.Module):
         projected = F.linear(tokens, self.in_proj_weight, self.in_proj_bias)
         return projected.view(*tokens.shape[:-1], 3, self.heads, -1)
 
-    def forward(self, tokens: Tensor, layout: Layout, watched: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
-        """Packed tokens `[2S, D]` → the same shape, and log-weights `[B, n, n]` of the watched heads."""
-        query, key, value = layout.pad(self.project(tokens)).permute(2, 0, 3, 1, 4)  # [B, H, n, D / H] each
+    def forward(
+        self, tokens: Tensor, layout: Layout, watched: Sequence[int], wanted: slice
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Packed tokens `[2S, D]` → the wanted ones after attention, and log-weights `[B, n, n]` of watched heads."""
+        projected = self.project(tokens)  # [2S, 3, H, D / H]
+        if not watched:
+            return self.out_proj(layout.fused_attention(projected)[wanted].flatten(1)), {}
         fused = [head for head in range(self.heads) if head not in watched]
-        mixed: list[Tensor | None] = [None] * self.heads
+        mixed: list[Tensor] = [tokens] * self.heads
         if fused:
             neighbours = fused[-1] - fused[0] + 1 == len(fused)
             chosen = slice(fused[0], fused[-1] + 1) if neighbours else fused
-            out = F.scaled_dot_product_attention(query[:, chosen], key[:, chosen], value[:, chosen], is_causal=True)
-            for place, head in enumerate(fused):
-                mixed[head] = out[:, place]
+            for head, out in zip(fused, layout.fused_attention(projected[:, :, chosen]).unbind(1), strict=True):
+                mixed[head] = out
         logs = {}
         for head in watched:
-            logs[head] = causal_log_attention(query[:, head], key[:, head])
-            mixed[head] = logs[head].exp().to(value.dtype) @ value[:, head]
-        joined = torch.cat([out for out in mixed if out is not None], -1)  # [B, n, D]
-        return self.out_proj(layout.pack(joined)), logs
+            query, key, value = layout.pad(projected[:, :, head]).unbind(2)  # [B, n, D / H] each
+            logs[head] = causal_log_attention(query, key)
+            mixed[head] = layout.pack(logs[head].exp().to(value.dtype) @ value)
+        return self.out_proj(torch.cat(mixed, -1)[wanted]), logs
 
     def step(
         self, tokens: Tensor, keys: Tensor, values: Tensor, slots: Tensor, visible: Tensor
@@ -138,10 +165,9 @@ class SelfAttention(nn.Module):
 
 def causal_log_attention(query: Tensor, key: Tensor) -> Tensor:
     """Log of the causal softmax of the scaled scores, in float32 whatever the precision around: `[B, n, n]`."""
-    with torch.autocast(query.device.type, enabled=False):
-        scores = query.float() @ key.float().transpose(-1, -2) * query.shape[-1] ** -0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        return F.log_softmax(scores.masked_fill(future, -torch.inf), -1)
+    scores = query.float() @ key.float().transpose(-1, -2) * query.shape[-1] ** -0.5
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return F.log_softmax(scores.masked_fill(future, -torch.inf), -1)
 
 
 class TransformerLayer(nn.Module):
@@ -165,9 +191,12 @@ class TransformerLayer(nn.Module):
         finished: Tensor = self.norm2(tokens + self.feedforward(tokens))
         return finished
 
-    def forward(self, tokens: Tensor, layout: Layout, watched: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
-        attended, logs = self.self_attention(tokens, layout, watched)
-        return self.finish(tokens, attended), logs
+    def forward(
+        self, tokens: Tensor, layout: Layout, watched: Sequence[int], wanted: slice
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Packed tokens `[2S, D]` → the wanted ones after the layer, and log-weights of the watched heads."""
+        attended, logs = self.self_attention(tokens, layout, watched, wanted)
+        return self.finish(tokens[wanted], attended), logs
 
 
 class Cache(NamedTuple):
@@ -194,19 +223,20 @@ class Transformer(nn.Module):
 
     def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
         """Logits of every step of a packed batch, and the log-weights of the supervised heads."""
-        seen = self.image_embedding(batch.observations).index_select(0, batch.frame)  # [S, D]
+        seen = batch.per_step(self.image_embedding(batch.observations))  # [S, D]
         done = self.action_embedding(batch.actions)
-        position = self.positional_encoding(batch.time)
+        position = self.positional_encoding(batch.time).to(done.dtype)
         tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)  # [2S, D]: o, a, o, a, …
         tokens = self.dropout(self.embedding_LN(tokens))
-        first = TOKENS_PER_STEP * batch.slot
-        layout = Layout(torch.stack([first, first + 1], 1).flatten(), batch.rows, batch.tokens)
+        layout = Layout.of(batch)
         log_attention = {}
         for number, layer in enumerate(self.transformer_layers):
             watched = [head for at, head in supervised if at == number]
-            tokens, logs = layer(tokens, layout, watched)
+            # Actions are read from the observation tokens: the last layer need not finish the others.
+            last = number == self.config.layers - 1
+            tokens, logs = layer(tokens, layout, watched, slice(None, None, TOKENS_PER_STEP if last else 1))
             log_attention.update({Head(number, head): log for head, log in logs.items()})
-        return Output(self.output(tokens[::TOKENS_PER_STEP]), {head: log_attention[head] for head in supervised})
+        return Output(self.output(tokens), {head: log_attention[head] for head in supervised})
 
     def start(self, rows: int, max_steps: int) -> Cache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
@@ -228,8 +258,9 @@ class Transformer(nn.Module):
         time = torch.where(begins, 0, cache.time + 1)
         cache.time.copy_(time)
         # The new tokens of a row are a_{t-1} and o_t. Where an episode begins there is no a_{t-1}: it goes to slot 0.
-        done = self.action_embedding(last_actions.clamp(min=0)) + self.positional_encoding((time - 1).clamp(min=0))
-        seen = self.image_embedding(observations) + self.positional_encoding(time)
+        done, seen = self.action_embedding(last_actions.clamp(min=0)), self.image_embedding(observations)
+        before, now = self.positional_encoding((time - 1).clamp(min=0)), self.positional_encoding(time)
+        done, seen = done + before.to(done.dtype), seen + now.to(seen.dtype)
         tokens = self.embedding_LN(torch.stack([done, seen], 1))  # [R, 2, D]
         slots = torch.stack([TOKENS_PER_STEP * time, TOKENS_PER_STEP * time + 1], 1)  # [R, 2]
         total = cache.keys[0].shape[2]

@@ -3,8 +3,9 @@
 The step never waits for the device: what it measures is added up there and read once an epoch by `collect`.
 """
 
+import copy
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -52,10 +53,13 @@ class TrainStep:
     ) -> None:
         self.model, self.optimiser, self.data = model, optimiser, data
         self.heads, self.memory_weight, self.precision = tuple(heads), memory_weight, precision
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.processes = dist.get_world_size() if dist.is_initialized() else 1
         rank = dist.get_rank() if dist.is_initialized() else 0
         self.share = slice(rank, None, self.processes)
+        # Matrix products in bfloat16 read a copy of the weights that is refreshed every step; the weights themselves,
+        # what the optimiser adds to and what is saved, stay float32.
+        self.working = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
         self.sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=data.device)
         self.sums[-1] = _NEVER
         self._graphs: dict[Sizes, _Graph | None] = {}
@@ -70,14 +74,20 @@ class TrainStep:
             self._run(self.data.batch(rows, self.share))
 
     def _run(self, batch: Batch) -> None:
-        with autocast(self.data.device, self.precision):
-            output = self.model(batch, self.heads)
+        working: list[Tensor] = [parameter for parameter in self.working.parameters() if parameter.requires_grad]
+        if self.working is not self.model:
+            with torch.no_grad():
+                torch._foreach_copy_(working, self.parameters)
+        output = self.working(batch, self.heads)
         terms = loss_terms(output, batch, self.memory_weight)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.working.zero_grad(set_to_none=True)
         terms.total.backward()
+        if self.working is not self.model:
+            self._copy_gradients(working)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if self.processes > 1:
-            sum_over_processes([parameter.grad for parameter in self.parameters if parameter.grad is not None])
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+            sum_over_processes(gradients)
+        norm = torch.nn.utils.get_total_norm(gradients)
         self.optimiser.step()
         count = self.sums[5]
         good = torch.isfinite(terms.total) & torch.isfinite(norm)
@@ -88,14 +98,22 @@ class TrainStep:
         )
         self.sums[6] = first_bad
 
+    def _copy_gradients(self, working: Sequence[Tensor]) -> None:
+        """The gradients of the working copy, as float32, to the weights themselves."""
+        used = [
+            (own, copied.grad) for own, copied in zip(self.parameters, working, strict=True) if copied.grad is not None
+        ]
+        for own, _ in used:
+            own.grad = torch.empty_like(own) if own.grad is None else own.grad
+        torch._foreach_copy_([own.grad for own, _ in used if own.grad is not None], [gradient for _, gradient in used])
+
     def _recorded(self, rows: NDArray[np.int64]) -> None:
         """The first batch of a shape is an ordinary step, which warms everything up; later ones replay a recording."""
-        sizes = rounded_up(self.data.exact_sizes(rows), len(rows))
-        flat = np.concatenate(self.data.index(rows, sizes))
-        numbers = torch.from_numpy(flat).pin_memory().to(self.data.device, non_blocking=True)
+        host, sizes = self.data.numbers(rows, rounded=True)
+        numbers = torch.from_numpy(host).pin_memory().to(self.data.device, non_blocking=True)
         if sizes not in self._graphs:
             self._graphs[sizes] = None
-            self._run(self.data.assemble(_split(numbers, sizes), sizes))
+            self._run(self.data.assemble(numbers, sizes))
             return
         graph = self._graphs[sizes]
         if graph is None:
@@ -127,36 +145,14 @@ class TrainStep:
 class _Graph:
     """A recorded step for batches of one shape."""
 
-    pool: Any = None
-
     def __init__(self, step: TrainStep, numbers: Tensor, sizes: Sizes) -> None:
         self.numbers = numbers.clone()
         self.recording = torch.cuda.CUDAGraph()
-        if _Graph.pool is None:
-            _Graph.pool = torch.cuda.graph_pool_handle()
+        # Recordings of one run never replay at once, so they may share the memory of the first.
+        first = next((graph for graph in step._graphs.values() if graph is not None), None)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.recording, pool=_Graph.pool):
-            step._run(step.data.assemble(_split(self.numbers, sizes), sizes))
-
-
-def rounded_up(exact: Sizes, rows: int) -> Sizes:
-    """A shape with a little room, so that few different ones occur."""
-
-    def up(value: int, unit: int) -> int:
-        return max(unit, -(-value // unit) * unit)
-
-    return Sizes(rows, up(exact.steps, 256), up(exact.longest, 16), up(exact.frames, 256), up(exact.ones, 4096))
-
-
-def _split(numbers: Tensor, sizes: Sizes) -> list[Tensor]:
-    """The flat numbers of a batch back into the fields of `Index`."""
-    counts = [sizes.frames, *[sizes.steps] * 4, sizes.rows, sizes.rows, sizes.ones, 2]
-    return list(numbers.split(counts))
-
-
-def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """The precision of the matrix products inside a `with`."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False)
+        with torch.cuda.graph(self.recording, pool=first.recording.pool() if first else None):
+            step._run(step.data.assemble(self.numbers, sizes))
 
 
 def sum_over_processes(tensors: Sequence[Tensor]) -> None:
@@ -178,13 +174,13 @@ def held_out_metrics(
 ) -> dict[str, float]:
     """Losses and action accuracy over all of `data`, without dropout and without gradients."""
     training = model.training
-    model.eval()
+    reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
+    reading.eval()
     sums = torch.zeros(4, dtype=torch.float64, device=data.device)
     entries = 0.0
     for start in range(0, len(data), batch_size):
         batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
-        with autocast(data.device, precision):
-            output = model(batch, heads)
+        output = reading(batch, heads)
         terms = loss_terms(output, batch, memory_weight)
         sums += torch.stack(
             [
