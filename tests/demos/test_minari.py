@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from attentiontuner.demos import Demonstration, DemoStore
+from attentiontuner.demos.minari import from_minari, to_minari
+from attentiontuner.errors import UserError
+from attentiontuner.observations import ObservationSpec
+from tests.demos.examples import SPEC, assert_equal, make_writer, write_store
+
+minari = pytest.importorskip("minari")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+
+
+def test_there_and_back_again(tmp_path):
+    written = write_store(tmp_path / "d", 60)
+    dataset = to_minari(DemoStore.open(tmp_path / "d"), "ours/made-up-v0")
+    assert dataset.total_episodes == 60
+    assert dataset.total_steps == sum(map(len, written))
+    back = from_minari("ours/made-up-v0", tmp_path / "back")
+    assert (back.task, back.settings, back.observation) == ("made-up", {"length": 3}, SPEC)
+    assert len(back) == 60
+    for found, expected in zip(back, written, strict=True):
+        assert_equal(found, expected)
+
+
+def test_images_are_not_changed(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (7, 84, 84, 3), np.uint8)
+    spec = ObservationSpec("image", (84, 84, 3))
+    made = Demonstration(frames, np.zeros(7, np.int64), np.zeros(7), True, False, 5, True)
+    make_writer(tmp_path / "d", observation=spec).append([made])
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/frames-v0")
+    back = from_minari("ours/frames-v0", tmp_path / "back")
+    assert back[0].observations.tobytes() == frames.tobytes()
+    assert back[0].pairs is None
+
+
+def test_a_foreign_data_set_needs_words(tmp_path):
+    from gymnasium.spaces import Box, Discrete
+    from minari.data_collector import EpisodeBuffer
+
+    frames = [np.full(2, t, np.float32) for t in range(4)]
+    buffer = EpisodeBuffer(
+        observations=frames,
+        actions=[1, 0, 1],
+        rewards=[0.0, 0.0, 1.0],
+        terminations=[False, False, True],
+        truncations=[False] * 3,
+        infos={},
+    )
+    space = Box(-9, 9, (2,), np.float32)
+    dataset = minari.create_dataset_from_buffers(
+        "theirs/walk-v0", [buffer], observation_space=space, action_space=Discrete(2), jpeg_encoding=False
+    )
+    with pytest.raises(UserError, match="give task, observation, action_names"):
+        from_minari(dataset, tmp_path / "d")
+    spec = ObservationSpec("vector", (2,))
+    store = from_minari(dataset, tmp_path / "d", task="walk", observation=spec, action_names=("stay", "go"))
+    assert store[0].observations.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert (store[0].success, store[0].pairs, store[0].actions.tolist()) == (True, None, [1, 0, 1])
+
+
+def test_errors_are_words(tmp_path):
+    write_store(tmp_path / "d", 4)
+    with pytest.raises(UserError, match="nothing/here-v0"):
+        from_minari("nothing/here-v0", tmp_path / "e")
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
+    with pytest.raises(UserError, match="ours/twice-v0"):
+        to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
