@@ -1,0 +1,99 @@
+"""`attentiontuner train`: what it refuses is one clear line and exit code 2."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attentiontuner import tasks
+from attentiontuner.cli import main
+from attentiontuner.cli.train import parse_bytes
+from attentiontuner.errors import UserError
+from tests.training.toys import toy_store, toy_task
+
+OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --embedder lookup --device cpu"
+SMALL = OPTIONS.split()
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tasks._TASKS, "toy-grid", toy_task("grid"))
+    monkeypatch.setitem(tasks._TASKS, "toy-vector", toy_task("vector"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "toys"
+    toy_store(folder)
+    return folder
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main(["train", *map(str, words)]) == 2
+    errors = capsys.readouterr().err
+    lines = [line for line in errors.splitlines() if not line.startswith("train ")]
+    assert len(lines) == 1, errors
+    assert lines[0].startswith("attentiontuner: ")
+    return lines[0]
+
+
+def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "toy-grid", "--data", str(data), "--out", str(tmp_path / "run"), *SMALL]
+    assert main(words) == 0
+    assert "1 epochs in" in capsys.readouterr().out
+    assert main(words) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--data", data, "--out", tmp_path / "run", *SMALL]
+    assert "unknown task 'chess'" in refused(capsys, "chess", *given)
+    assert "holds demonstrations of 'toy-grid', not of 'toy-vector'" in refused(capsys, "toy-vector", *given)
+    assert "there is no head 3:1" in refused(capsys, "toy-grid", *given, "--heads", "3:1")
+    assert "unknown method 'best'" in refused(capsys, "toy-grid", *given, "--method", "best")
+    assert "leave out --memory-weight" in refused(
+        capsys, "toy-grid", *given, "--method", "vanilla", "--memory-weight", "10"
+    )
+    assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *given, "--precision", "bfloat16")
+    assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "eve")
+    assert "--memory-limit 'much'" in refused(capsys, "toy-grid", *given, "--memory-limit", "much")
+    assert "--demos 999" in refused(capsys, "toy-grid", *given, "--demos", "999")
+    missing = ["--data", tmp_path / "nowhere", "--out", tmp_path / "run", *SMALL]
+    assert "nowhere does not exist" in refused(capsys, "toy-grid", *missing)
+    assert not list(tmp_path.glob("run/state/*"))
+
+
+def test_unannotated_data_trains_without_a_memory_loss_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toy_store(tmp_path / "data", annotate="none")
+    given = ["toy-grid", "--data", tmp_path / "data", "--out", tmp_path / "run", *SMALL]
+    assert "the memory loss needs memory pairs" in refused(capsys, *given)
+    assert main(["train", *map(str, given), "--method", "vanilla"]) == 0
+
+
+def test_another_configuration_and_a_damaged_folder_are_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["toy-grid", "--data", data, "--out", tmp_path / "run", *SMALL]
+    assert main(["train", *map(str, given)]) == 0
+    assert "was made with seed = 1, now it is 2" in refused(capsys, *given, "--seed", "2")
+    assert "was made with epochs = 1, now it is 5" in refused(capsys, *given, "--epochs", "5")
+    (tmp_path / "run" / "state" / "00001-00000" / "training.safetensors").write_bytes(b"nothing")
+    assert "cannot go on" in refused(capsys, *given)
+    (tmp_path / "run" / "config.json").write_text("[]")
+    assert "config.json is damaged" in refused(capsys, *given)
+
+
+def test_the_real_command_ends_with_2_and_no_traceback(tmp_path: Path) -> None:
+    words = ["train", "hallway", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-m", "attentiontuner", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(("text", "size"), [("4GB", 4 * 10**9), ("1.5 MiB", 3 * 2**19), ("77", 77)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+    with pytest.raises(UserError):
+        parse_bytes(text + "x")

@@ -1,0 +1,70 @@
+"""The configuration: the paper's recipe, the checks, and JSON there and back."""
+
+import json
+
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.models import Head
+from attentiontuner.tasks import get_task
+from attentiontuner.training.config import TrainConfig, first_difference, paper_config
+from tests.training.toys import toy_config
+
+
+def test_the_papers_recipe() -> None:
+    config = paper_config(get_task("hallway"))
+    assert (config.epochs, config.batch_size, config.learning_rate, config.memory_weight) == (300, 64, 1e-4, 10.0)
+    assert config.supervised() == (Head(0, 0),)
+    assert (config.model.d_model, config.model.layers, config.model.heads, config.model.feedforward) == (
+        512,
+        4,
+        2,
+        2048,
+    )
+    assert config.attend_self
+    vanilla = paper_config(get_task("hallway"), "vanilla")
+    assert (vanilla.epochs, vanilla.memory_weight, vanilla.supervised()) == (600, 0.0, ())
+    assert paper_config(get_task("hallway", {"length": 5})).settings == {"length": 5}
+
+
+def test_json_there_and_back() -> None:
+    config = toy_config(heads="1:all,2:1", heatmap_epochs=(3, 0, 3), demos=7, noise_p=2.5, pairs="shuffled")
+    again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
+    assert again == config
+    assert first_difference(config.to_json(), json.loads(json.dumps(again.to_json()))) is None
+    assert config.heatmap_epochs == (0, 3)
+
+
+def test_the_first_difference_is_named_and_bookkeeping_is_none() -> None:
+    old = toy_config().to_json()
+    assert first_difference(old, toy_config(learning_rate=0.5).to_json()) == ("learning_rate", 1e-3, 0.5)
+    assert first_difference(old, toy_config(model={"d_model": 32}).to_json()) == ("model.d_model", 16, 32)
+    assert first_difference(old, toy_config(keep=9, checkpoint_seconds=1.0).to_json()) is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"epochs": 0}, "--epochs is 0"),
+        ({"batch_size": 0}, "--batch-size is 0"),
+        ({"learning_rate": 0.0}, "--learning-rate"),
+        ({"annotated_fraction": 1.5}, "--annotated-fraction is 1.5: give between 0 and 1"),
+        ({"noise_q": -1.0}, "--noise-q"),
+        ({"test_fraction": 1.0}, "--test-fraction"),
+        ({"demos": 0}, "--demos"),
+        ({"pairs": "odd"}, "--pairs 'odd' is not one of given, random, shuffled"),
+        ({"precision": "half"}, "--precision 'half'"),
+        ({"heads": "3:1"}, "no head 3:1"),
+        ({"heads": "first"}, "heads 'first'"),
+    ],
+)
+def test_bad_choices_are_one_clear_line(choice: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        toy_config(**choice)
+
+
+def test_unknown_method_and_unknown_settings_are_refused() -> None:
+    with pytest.raises(UserError, match="unknown method 'best'"):
+        toy_config(method="best")
+    with pytest.raises(UserError, match="unknown setting 'speed'"):
+        TrainConfig.from_json({**toy_config().to_json(), "speed": 1})

@@ -1,0 +1,116 @@
+"""Where batches come from: the split, the labels, and streaming that leaves nothing out."""
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.errors import UserError
+from attentiontuner.training.source import Source, frame_bytes, split_episodes, training_labels
+from tests.training.toys import toy_config, toy_store
+
+CPU = torch.device("cpu")
+
+
+def test_the_last_episodes_are_the_test_set(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data", episodes=40)
+    train, (where, test) = split_episodes(store, None, toy_config(test_fraction=0.1))
+    assert train.tolist() == list(range(36))
+    assert where is store
+    assert test.tolist() == [36, 37, 38, 39]
+    other = toy_store(tmp_path / "other", episodes=5, seed=3)
+    train, (where, test) = split_episodes(store, other, toy_config())
+    assert len(train) == 40
+    assert where is other
+    assert test.tolist() == list(range(5))
+    train, _ = split_episodes(store, None, toy_config(test_fraction=0.1, demos=10))
+    assert len(train) == 10
+    assert train.max() < 36
+
+
+def test_labels_are_those_of_the_store_after_what_is_asked(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, episodes=20, annotate="odd")
+    episodes = np.arange(3, 19)
+    labels = training_labels(store, episodes, toy_config())
+    assert labels.annotated.tolist() == [episode % 2 == 1 for episode in episodes]
+    packed = store.read_packed(episodes)
+    assert np.array_equal(labels.pairs, packed.pairs)
+    assert np.array_equal(labels.lengths, packed.lengths)
+    assert training_labels(store, episodes, toy_config(annotated_fraction=0.25)).annotated.sum() == 4
+    for choice in ({"pairs": "random"}, {"pairs": "shuffled"}, {"noise_p": 2.0}, {"noise_q": 2.0}):
+        changed = training_labels(store, episodes, toy_config(**choice))
+        assert not np.array_equal(changed.pairs, labels.pairs)
+        assert np.array_equal(changed.pairs, training_labels(store, episodes, toy_config(**choice)).pairs)
+        assert not np.array_equal(changed.pairs, training_labels(store, episodes, toy_config(seed=2, **choice)).pairs)
+    nothing = training_labels(store, episodes, toy_config(method="vanilla"))
+    assert not nothing.annotated.any()
+
+
+def test_a_memory_loss_needs_annotations(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, annotate="none")
+    with pytest.raises(UserError, match="no annotator 'expert'.*--method vanilla"):
+        training_labels(store, np.arange(4), toy_config())
+    half = toy_store(tmp_path / "half", annotate="odd")
+    with pytest.raises(UserError, match="annotated none of the 2"):
+        training_labels(half, np.array([0, 2]), toy_config())
+
+
+def whole_and_streamed(tmp_path: Path, limit: int) -> tuple[Source, Source]:
+    store = toy_store(tmp_path, episodes=40, shard_episodes=5)
+    episodes = np.arange(2, 39)
+    return tuple(Source(store, episodes, toy_config(memory_limit=room), CPU) for room in (None, limit))  # type: ignore
+
+
+def epoch_of(source: Source, epoch: int, first: int = 0) -> list[list[int]]:
+    return [chunk.episodes[rows].tolist() for chunk in source.chunks(epoch, first) for rows in chunk.batches]
+
+
+@pytest.mark.parametrize("limit", [1, 10_000, 10**9])
+def test_every_epoch_has_every_demonstration_once_streamed_or_not(tmp_path: Path, limit: int) -> None:
+    for source in whole_and_streamed(tmp_path, limit):
+        first, second = epoch_of(source, 0), epoch_of(source, 1)
+        assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(2, 39))
+        assert first != second
+        assert first == epoch_of(source, 0)
+        for batch in (1, 3, len(first) - 1, len(first)):
+            assert epoch_of(source, 0, batch) == first[batch:]
+
+
+def test_a_streamed_batch_is_the_batch_of_those_episodes(tmp_path: Path) -> None:
+    whole, streamed = whole_and_streamed(tmp_path, 10_000)
+    everything = next(whole.chunks(0)).data
+    pools = list(streamed.chunks(0))
+    assert len(pools) > 2
+    for chunk in pools:
+        for rows in chunk.batches:
+            mine = chunk.data.batch(rows)
+            same = everything.batch(chunk.episodes[rows] - 2)
+            assert torch.equal(mine.observations[mine.frame], same.observations[same.frame])
+            for name in ("actions", "time", "slot", "lengths", "annotated", "ones", "totals"):
+                assert torch.equal(getattr(mine, name), getattr(same, name)), name
+
+
+def test_pools_mix_shards_and_stay_within_the_limit(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, episodes=40, shard_episodes=5)
+    one = frame_bytes(store, np.arange(5))
+    source = Source(store, np.arange(40), toy_config(memory_limit=6 * one + 6), CPU)
+    pools = list(source.chunks(0))
+    assert len(pools) >= 3
+    for pool in pools:
+        assert pool.data.frames.nbytes <= 3 * one + 3
+    assert len({episode // 5 for episode in pools[0].episodes.tolist()}) >= 2
+    assert len({episode // 5 for row in pools[0].batches[0] for episode in [int(pools[0].episodes[row])]}) >= 2
+
+
+def test_the_fingerprint_sees_frames_labels_and_choices(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "a")
+    prints = [
+        Source(store, np.arange(9), toy_config(), CPU).fingerprint(),
+        Source(store, np.arange(8), toy_config(), CPU).fingerprint(),
+        Source(store, np.arange(9), toy_config(noise_p=3.0), CPU).fingerprint(),
+        Source(toy_store(tmp_path / "b", seed=1), np.arange(9), toy_config(), CPU).fingerprint(),
+    ]
+    assert len({str(value) for value in prints}) == 4
+    assert prints[0] == Source(store, np.arange(9), toy_config(), CPU).fingerprint()

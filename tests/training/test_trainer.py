@@ -1,0 +1,183 @@
+"""Training as a whole: golden losses, going on, stopping, and what it writes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from attentiontuner.errors import UserError
+from attentiontuner.training.checkpoint import load_model, load_state
+from attentiontuner.training.log import read_metrics
+from attentiontuner.training.trainer import train
+from tests.training.toys import toy_config, toy_store, without_times
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+GOLDEN = {
+    "grid": [
+        (1.558873, 0.1952547, 1.745266, 1.408103),
+        (1.447511, 0.1878362, 1.555921, 1.394441),
+    ],
+    "image": [
+        (1.615516, 0.1939457, 2.554798, 1.370293),
+        (1.384988, 0.1846335, 1.723815, 1.26843),
+    ],
+    "vector": [
+        (1.359674, 0.1762989, 1.616705, 1.44537),
+        (1.372652, 0.1775195, 1.491905, 1.454904),
+    ],
+}
+"""kind → (imitation loss, memory loss, gradient norm, test imitation loss) of each epoch, float32 on one thread."""
+
+
+@pytest.mark.parametrize("kind", ["grid", "image", "vector"])
+def test_golden_losses(tmp_path: Path, kind: str) -> None:
+    result = train(toy_config(kind), toy_store(tmp_path / "data", kind), tmp_path / "run", device="cpu")
+    names = ("imitation_loss", "memory_loss", "gradient_norm", "test_imitation_loss")
+    found = [tuple(epoch[name] for name in names) for epoch in result.metrics]
+    assert found == [pytest.approx(epoch, rel=2e-5) for epoch in GOLDEN[kind]], found
+
+
+def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
+    config = toy_config(heatmap_epochs=(0, 2))
+    result = train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+    assert result.finished
+    assert not result.already_finished
+    assert read_metrics(result.run) == result.metrics
+    assert set(result.metrics[0]) == {
+        "epoch", "imitation_loss", "memory_loss", "train_accuracy", "test_accuracy", "test_imitation_loss",
+        "gradient_norm", "demonstrations_per_second", "seconds",
+    }  # fmt: skip
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert saved["train"]["precision"] == "float32"
+    assert saved["data"]["demonstrations"] == 19
+    assert "torch" in saved["versions"]
+    model, _ = load_model(result.run)
+    state = load_state(result.run)
+    assert state is not None
+    assert all(torch.equal(tensor, state.model[name]) for name, tensor in model.state_dict().items())
+    assert sorted(path.name for path in (tmp_path / "run" / "heatmaps").iterdir()) == [
+        "00000.png", "00000.safetensors", "00002.png", "00002.safetensors",
+    ]  # fmt: skip
+
+
+def test_the_seed_decides_everything_and_global_generators_are_left_alone(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    runs = [train(toy_config(seed=seed), store, tmp_path / str(i), device="cpu") for i, seed in enumerate((1, 1, 2))]
+    assert torch.equal(torch.get_rng_state(), before)
+    first, second, other = (without_times(run.metrics) for run in runs)
+    assert first == second
+    assert first != other
+
+
+def test_stopped_by_a_budget_it_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=3)
+    whole = train(config, store, tmp_path / "whole", device="cpu")
+    sessions = 0
+    while True:
+        result = train(config, store, tmp_path / "parts", device="cpu", budget_seconds=0.0)  # a batch at a time
+        sessions += 1
+        if result.finished:
+            break
+    assert sessions >= 9
+    assert without_times(result.metrics) == without_times(whole.metrics)
+    assert _weights(tmp_path / "parts") == _weights(tmp_path / "whole")
+
+
+def test_a_streamed_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(memory_limit=5000)
+    whole = train(config, store, tmp_path / "whole", device="cpu")
+    for _ in range(7):
+        train(config, store, tmp_path / "parts", device="cpu", budget_seconds=0.0)
+    result = train(config, store, tmp_path / "parts", device="cpu")
+    assert json.loads((tmp_path / "parts" / "config.json").read_text())["train"]["memory_limit"] == 5000
+    assert without_times(result.metrics) == without_times(whole.metrics)
+    assert _weights(tmp_path / "parts") == _weights(tmp_path / "whole")
+
+
+def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    first = train(toy_config(), store, tmp_path / "run", device="cpu")
+    again = train(toy_config(), store, tmp_path / "run", device="cpu")
+    assert again.already_finished
+    assert again.metrics == first.metrics
+
+
+def test_evaluation_is_logged_and_the_best_model_kept(tmp_path: Path) -> None:
+    scores = iter([0.25, 0.75, 0.5])
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def evaluate(model: nn.Module) -> float:
+        assert not model.training
+        torch.rand(7)  # an evaluation that draws must not move the run
+        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return next(scores)
+
+    store = toy_store(tmp_path / "data")
+    choices = {"epochs": 6, "eval_every": 2, "eval_episodes": 4}
+    result = train(toy_config(**choices), store, tmp_path / "run", evaluate=evaluate, device="cpu")
+    assert [epoch.get("success_rate") for epoch in result.metrics] == [None, 0.25, None, 0.75, None, 0.5]
+    best, _ = load_model(tmp_path / "run", best=True)
+    assert all(torch.equal(tensor, seen[1][name]) for name, tensor in best.state_dict().items())
+    plain = train(toy_config(**choices), store, tmp_path / "plain", device="cpu")
+    assert _weights(tmp_path / "plain") == _weights(tmp_path / "run")
+    assert plain.metrics[-1]["imitation_loss"] == result.metrics[-1]["imitation_loss"]
+
+
+def test_vanilla_is_the_same_run_with_weight_zero(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    vanilla = train(toy_config(method="vanilla"), store, tmp_path / "a", device="cpu")
+    zero = train(toy_config(memory_weight=0.0), store, tmp_path / "b", device="cpu")
+    assert without_times(vanilla.metrics) == without_times(zero.metrics)
+    assert all(epoch["memory_loss"] == 0 for epoch in vanilla.metrics)
+
+
+def test_the_memory_loss_teaches_the_head(tmp_path: Path) -> None:
+    config = toy_config(epochs=40, learning_rate=3e-3)
+    result = train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+    assert result.metrics[-1]["memory_loss"] < 0.75 * result.metrics[0]["memory_loss"]
+    assert result.metrics[-1]["train_accuracy"] > 0.8
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_episodes_and_state(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data", "vector", episodes=24)
+    config = toy_config("vector", epochs=50, learning_rate=1e18, checkpoint_seconds=0.0)
+    with pytest.raises(
+        UserError, match=r"not finite at epoch \d+, batch \d+; .*--learning-rate; the batch's episodes: \d"
+    ):
+        train(config, store, tmp_path / "run", device="cpu")
+    state = load_state(tmp_path / "run")
+    if state is not None:
+        assert all(torch.isfinite(tensor).all() for tensor in state.model.values())
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match="holds demonstrations of 'toy-grid', not of 'toy-vector'"):
+        train(toy_config("vector"), store, run)
+    with pytest.raises(UserError, match="recorded with settings"):
+        train(replace(toy_config(), settings={"size": 2}), store, run)
+    with pytest.raises(UserError, match="bfloat16 is for GPUs"):
+        train(toy_config(precision="bfloat16"), store, run, device="cpu")
+    with pytest.raises(UserError, match="no such device"):
+        train(toy_config(), store, run, device="abacus")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot make the run folder"):
+        train(toy_config(), store, tmp_path / "file" / "run", device="cpu")
+
+
+def _weights(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
