@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attentiontuner.demos import Demonstration, MemoryPair, as_pairs
+from attentiontuner.errors import UserError
+from tests.demos.examples import demonstration
+
+
+def make(**changes):
+    fields = {
+        "observations": np.zeros((3, 2), np.float32),
+        "actions": np.array([0, 1, 2]),
+        "rewards": np.zeros(3),
+        "terminated": True,
+        "truncated": False,
+        "seed": 1,
+        "success": True,
+        "episode": 7,
+    }
+    return Demonstration(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"observations": np.zeros((4, 2))}, "episode 7, observations: 4 entries, but actions has 3"),
+        ({"rewards": np.zeros(2)}, "episode 7, rewards: 2 entries, but actions has 3"),
+        ({"actions": np.array([0, -1, 2])}, "episode 7, actions: expected whole numbers from 0"),
+        ({"actions": np.array([0.0, 1.0, 2.0])}, "episode 7, actions: expected whole numbers"),
+        ({"actions": np.array([], int)}, "episode 7, actions: an episode needs at least one step"),
+        ({"rewards": np.array([0, np.nan, 0])}, "episode 7, rewards: a reward is not a finite number"),
+        ({"pairs": [(2, 2)]}, r"episode 7, pair \(2, 2\): p must be before q"),
+        ({"pairs": [(0, 3)]}, r"episode 7, pair \(0, 3\): q is outside the episode of 3 steps"),
+        ({"pairs": [(-1, 2)]}, r"episode 7, pair \(-1, 2\): p is negative"),
+        ({"pairs": [(0, 1, 0)]}, "the multiplicity is below 1"),
+        ({"pairs": [(0.5, 1)]}, "whole numbers"),
+    ],
+)
+def test_errors_name_the_episode_the_field_and_the_values(change, message):
+    with pytest.raises(UserError, match=message):
+        make(**change)
+
+
+def test_arrays_are_read_only_and_the_callers_are_not():
+    actions = np.array([0, 1, 2])
+    made = make(actions=actions, pairs=[(0, 1)])
+    for array in (made.observations, made.actions, made.rewards, made.pairs):
+        with pytest.raises(ValueError):
+            array[0] = 1
+    actions[0] = 1
+
+
+def test_none_and_empty_stay_different():
+    assert make().pairs is None
+    assert make(pairs=[]).pairs.shape == (0, 3)
+    assert make(pairs=[]).with_pairs(None).pairs is None
+    assert "not annotated" in repr(make())
+    assert "0 pairs" in repr(make(pairs=[]))
+    assert list(make().memory_pairs()) == []
+    assert list(make(pairs=[(0, 2), (0, 1, 2)]).memory_pairs()) == [MemoryPair(0, 1, 2), MemoryPair(0, 2)]
+
+
+def test_examples_are_what_they_seem():
+    assert len(demonstration(3)) == len(demonstration(3).actions)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 9), st.integers(1, 3)).filter(lambda r: r[0] < r[1])))
+def test_pairs_are_ordered_and_multiplicities_add_up(rows):
+    pairs = as_pairs(rows, 10)
+    expected: dict[tuple[int, int], int] = {}
+    for p, q, multiplicity in rows:
+        expected[q, p] = expected.get((q, p), 0) + multiplicity
+    assert pairs.tolist() == [[p, q, expected[q, p]] for q, p in sorted(expected)]
+    assert pairs.dtype == np.int32
+    assert as_pairs(pairs, 10).tolist() == pairs.tolist()

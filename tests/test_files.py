@@ -1,0 +1,63 @@
+import subprocess
+import sys
+
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.files import locked, read_json, write_bytes, write_json
+from attentiontuner.seeds import EVALUATION_START, MAX_SEED, demonstration_seed, evaluation_seed
+
+
+def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+    with pytest.raises(TypeError):
+        write_bytes(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_path_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write .*file/below"):
+        write_bytes(tmp_path / "file" / "below", b"x")
+
+
+def test_json_errors_name_the_file(tmp_path):
+    write_json(tmp_path / "a.json", {"x": [1]})
+    assert read_json(tmp_path / "a.json") == {"x": [1]}
+    (tmp_path / "a.json").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="a.json is damaged"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(UserError, match="b.json does not exist"):
+        read_json(tmp_path / "b.json")
+
+
+def test_a_lock_is_held_against_other_processes_and_let_go(tmp_path):
+    code = """
+import sys
+from pathlib import Path
+from attentiontuner.errors import UserError
+from attentiontuner.files import locked
+try:
+    with locked(Path(sys.argv[1]), wait=False):
+        print("mine")
+except UserError as error:
+    print(error)
+"""
+
+    def other() -> str:
+        return subprocess.run([sys.executable, "-c", code, tmp_path / "l"], capture_output=True, text=True).stdout
+
+    with locked(tmp_path / "l"):
+        assert "being written by another process" in other()
+    assert other() == "mine\n"
+
+
+def test_demonstration_and_evaluation_seeds_never_meet():
+    assert demonstration_seed(MAX_SEED, 999_999) < EVALUATION_START <= evaluation_seed(0, 0)
+    assert demonstration_seed(1, 0) == demonstration_seed(0, 999_999) + 1
+    assert evaluation_seed(MAX_SEED, 999_999) < 2**31
+    for seed, index in ((-1, 0), (MAX_SEED + 1, 0), (0, -1), (0, 1_000_000)):
+        with pytest.raises(UserError, match="out of range"):
+            demonstration_seed(seed, index)

@@ -1,0 +1,67 @@
+import gymnasium as gym
+import minigrid  # noqa: F401 - registers its environments
+import numpy as np
+import pytest
+
+from attentiontuner.demos import Demonstration
+from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.pictures import draw_observation, draw_observations, episode_steps, save_episode_picture
+
+GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
+
+
+def test_grids_look_as_minigrid_draws_them():
+    env = gym.make("MiniGrid-DoorKey-8x8-v0").unwrapped
+    rng = np.random.default_rng(0)
+    observation, _ = env.reset(seed=3)
+    frames, expected = [], []
+    for _ in range(60):
+        frames.append(observation["image"])
+        expected.append(env.get_pov_render(8))
+        observation, *_ = env.step(int(rng.integers(6)))
+    drawn = draw_observations(GRID, np.stack(frames), tile=8)
+    np.testing.assert_array_equal(drawn, np.stack(expected))
+    np.testing.assert_array_equal(draw_observation(GRID, frames[5], tile=8), expected[5])
+
+
+def test_images_are_turned_upright_and_enlarged_without_blur():
+    spec = ObservationSpec("image", (4, 6, 3))
+    frame = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+    drawn = draw_observation(spec, frame, tile=2)
+    assert drawn.shape == (18, 12, 3)
+    for x, y in ((0, 0), (3, 5), (2, 1)):
+        assert (drawn[3 * y : 3 * y + 3, 3 * x : 3 * x + 3] == frame[x, y]).all()
+
+
+def test_vectors_share_one_scale():
+    spec = ObservationSpec("vector", (3,))
+    drawn = draw_observations(spec, np.array([[1.0, -1.0, 0.0], [4.0, 0.0, np.nan]]), tile=8)
+    heights = [(drawn[i, :28, 5] != 245).any(axis=1).sum() for i in range(2)]
+    assert heights[1] >= 3 * heights[0] > 0
+
+
+@pytest.mark.parametrize("symbols", [(9,), (9, 4)])
+def test_grids_of_other_symbols_can_be_told_apart(symbols):
+    spec = ObservationSpec("grid", (3, 2, len(symbols)), symbols)
+    a = np.zeros(spec.shape, np.uint8)
+    b = a.copy()
+    b[2, 1] = 3
+    drawn = draw_observations(spec, np.stack([a, b]), tile=4)
+    assert drawn.shape == (2, 8, 12, 3)
+    differs = (drawn[0] != drawn[1]).any(axis=2)
+    assert differs[5:8, 9:12].all()
+    assert not differs[:4].any()
+
+
+@pytest.mark.parametrize("pairs", [None, [], [(1, 5), (1, 20, 2), (7, 69)]])
+def test_an_episode_is_drawn(tmp_path, pairs):
+    frames = np.ones((70, 7, 7, 3), np.uint8)
+    made = Demonstration(frames, np.zeros(70, np.int64), np.zeros(70), True, False, 1, True, pairs)
+    steps = episode_steps(made)
+    assert steps == sorted(set(steps))
+    assert len(steps) <= 14
+    assert {0, 69} <= set(steps)
+    if pairs:
+        assert {1, 5, 7, 20} <= set(steps)
+    save_episode_picture(GRID, made, tmp_path / "e.png", "toy")
+    assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,70 @@
+import pickle
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import attentiontuner.tasks as tasks
+from attentiontuner.errors import UserError
+from attentiontuner.tasks import all_tasks, get_task, register_task, reported_success
+from tests.toy_task import TOY
+
+
+@pytest.mark.parametrize("name", sorted(all_tasks()))
+def test_every_task_is_whole(name):
+    task = get_task(name)
+    pickle.loads(pickle.dumps(task))  # noqa: S301 - collecting sends tasks to its worker processes
+    assert task.name == name
+    assert task.max_steps > 0
+    assert all(0 <= action < len(task.actions) for action in task.keys.values())
+    if task.needs is not None:
+        pytest.importorskip(task.needs[0])
+    env = task.make_env()
+    observation, _ = env.reset(seed=1)
+    assert observation.shape == task.observation.shape
+    assert observation.dtype == task.observation.dtype
+    assert env.action_space.n == len(task.actions)
+    env.close()
+
+
+def test_settings_are_replaced_and_the_horizon_follows():
+    assert get_task("toy", {"length": 9}).max_steps == 9
+    assert get_task("toy").settings == {"length": 5}
+    assert get_task("hallway", {"length": 10}).max_steps == 65
+
+
+def test_unknown_names_and_settings_are_refused_in_words():
+    with pytest.raises(UserError, match="unknown task 'halway': the tasks are hallway"):
+        get_task("halway")
+    with pytest.raises(UserError, match="does not take these settings.*width"):
+        get_task("toy", {"width": 1}).make_env()
+    with pytest.raises(UserError, match="has no scripted expert"):
+        replace(TOY, expert=None).make_expert(TOY.make_env())
+
+
+def test_a_registered_task_replaces_the_one_of_its_name():
+    try:
+        register_task(replace(TOY, title="Other"))
+        assert get_task("toy").title == "Other"
+    finally:
+        register_task(TOY)
+
+
+def test_entry_points_of_other_packages_are_loaded(monkeypatch):
+    point = EntryPoint("toy", "tests.test_tasks:register_from_entry_point", "attentiontuner.tasks")
+    monkeypatch.setattr(tasks, "entry_points", lambda group: [point] if group == "attentiontuner.tasks" else [])
+    monkeypatch.setattr(tasks, "_entry_points_loaded", False)
+    monkeypatch.setattr(tasks, "_TASKS", dict(tasks._TASKS))
+    assert get_task("from-a-package").title == "Toy"
+
+
+def register_from_entry_point() -> None:
+    register_task(replace(TOY, name="from-a-package"))
+
+
+def test_success_is_what_info_says_or_a_positive_last_reward():
+    assert reported_success(0.0, False, {"success": True})
+    assert not reported_success(1.0, True, {"is_success": False})
+    assert reported_success(0.5, True, {})
+    assert not reported_success(0.5, False, {})
+    assert not reported_success(0.0, True, {})
