@@ -19,6 +19,8 @@ _HOMES = {
     "get_task": "attentiontuner.tasks",
     "Decision": "attentiontuner.experts",
     "Expert": "attentiontuner.experts",
+    # evaluation
+    "load_policy": "attentiontuner.evaluation.policy",
     # errors
     "UserError": "attentiontuner.errors",
 }
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from attentiontuner.demos import Demonstration as Demonstration
     from attentiontuner.demos import MemoryPair as MemoryPair
     from attentiontuner.errors import UserError as UserError
+    from attentiontuner.evaluation.policy import load_policy as load_policy
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert
     from attentiontuner.observations import ObservationSpec as ObservationSpec
