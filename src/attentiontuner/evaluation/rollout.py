@@ -30,6 +30,9 @@ DEFAULT_BATCH = 128
 SEVERAL_WORKERS_FROM = 16
 """Episodes from which worker processes are worth their start."""
 
+CORES_PER_WORKER = 4
+"""Where network and environments share the cores. At paper size a step costs six times as much as its environment's."""
+
 
 class Policy(Protocol):
     """Plays many episodes at once, one per row.
@@ -80,9 +83,15 @@ class EpisodeResult:
         return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
 
 
-def default_workers(episodes: int) -> int:
-    """Worker processes worth starting for that many episodes on this machine."""
-    return usable_cores() if episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 else 0
+def default_workers(policy: Any, episodes: int) -> int:
+    """Worker processes worth starting for that many episodes on this machine.
+
+    A policy that computes on the CPU wants the cores for itself: its matrix products wait for their slowest thread.
+    """
+    if episodes < SEVERAL_WORKERS_FROM or usable_cores() == 1:
+        return 0
+    shares_cores = getattr(getattr(policy, "device", None), "type", "") == "cpu"
+    return max(1, usable_cores() // CORES_PER_WORKER) if shares_cores else usable_cores()
 
 
 def rollout(
@@ -114,7 +123,7 @@ def rollout(
         raise UserError(f"batch {batch}, workers {workers}: give at least 1 and 0")
     if not seeds:
         return []
-    workers = default_workers(len(seeds)) if workers is None else workers
+    workers = default_workers(policy, len(seeds)) if workers is None else workers
     rows = min(batch, len(seeds))
     alone: Any = policy if hasattr(policy, "player") else None
     policies: list[Any] = [policy]
@@ -212,6 +221,8 @@ class _Play:
         """Fill in the commands of the rows that go on."""
         shared, own = environments.rows, slice(rows[0], rows[-1] + 1)
         going_on = (shared.ends[own] == GOING_ON) & (shared.commands[own] != IDLE)
+        if not going_on.any():
+            return
         policy.restart(np.flatnonzero(~going_on | (shared.steps[own] == 0)))
         actions = np.asarray(policy.act(shared.observations[own]))
         wrong = going_on & ((actions < 0) | (actions >= len(self.task.actions)))

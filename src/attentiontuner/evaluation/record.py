@@ -1,0 +1,134 @@
+"""An evaluation on disk: one JSON line per episode as it finishes, and a summary.
+
+    OUT/episodes.jsonl    {"episode": 0, "seed": 1073741824, "success": true, "return": 1.0, "length": 68}
+    OUT/summary.json      what was evaluated (`of`) and the figures over all episodes
+
+Stopped at any moment, the same evaluation goes on after its finished episodes; another one starts the files anew.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attentiontuner import __version__
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.metrics import EPISODE_CONFIDENCE, wilson_interval
+from attentiontuner.evaluation.rollout import DEFAULT_BATCH, EpisodeResult, rollout
+from attentiontuner.files import locked, read_json, write_json, write_text
+from attentiontuner.progress import progress
+from attentiontuner.seeds import evaluation_seed
+from attentiontuner.tasks import Task
+
+EPISODES_FILE, SUMMARY_FILE = "episodes.jsonl", "summary.json"
+
+
+def evaluate(
+    policy: Any,
+    task: Task,
+    episodes: int,
+    out: Path,
+    *,
+    seed: int = 0,
+    batch: int = DEFAULT_BATCH,
+    workers: int | None = None,
+    of: Mapping[str, Any] | None = None,
+) -> tuple[list[EpisodeResult], dict[str, Any]]:
+    """Play `episodes` episodes of evaluation seed `seed`; the results in order, and the summary that `out` then holds.
+
+    `of` says what the policy is (its name, the checksum of its weights); together with task, settings and seed it
+    decides whether the episodes found in `out` are of this evaluation.
+    """
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: give at least 1")
+    seeds = [evaluation_seed(seed, index) for index in range(episodes)]
+    what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out / ".lock", wait=False):
+        results = _finished_before(out, what, seeds)
+        missing = [index for index in range(episodes) if index not in results]
+        started = time.monotonic()
+        with (
+            open(out / EPISODES_FILE, "a", encoding="utf-8") as stream,
+            progress(f"evaluate {task.name}", total=episodes) as bar,
+        ):
+            bar.advance(len(results), _running_rate(results))
+
+            def on_result(result: EpisodeResult) -> None:
+                stream.write(json.dumps(result.to_json()) + "\n")
+                stream.flush()
+                results[result.episode] = result
+                bar.advance(1, _running_rate(results))
+
+            try:
+                rollout(
+                    policy,
+                    task,
+                    [seeds[index] for index in missing],
+                    batch=batch,
+                    workers=workers,
+                    on_result=on_result,
+                    episodes=missing,
+                )
+            except UserError as error:
+                kept = f"; {len(results)} finished episodes are in {out / EPISODES_FILE}" if results else ""
+                raise UserError(f"{error}{kept}") from error
+        in_order = [results[index] for index in range(episodes)]
+        everything = [results[index] for index in sorted(results)]
+        write_text(out / EPISODES_FILE, "".join(json.dumps(result.to_json()) + "\n" for result in everything))
+        summary = {"of": what, **summarise(in_order), "seconds": round(time.monotonic() - started, 2)}
+        write_json(out / SUMMARY_FILE, summary)
+    return in_order, summary
+
+
+def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Success rate with its 95 % Wilson interval, mean return and mean length, as a JSON value."""
+    successes = sum(result.success for result in results)
+    interval = wilson_interval(successes, len(results))
+    return {
+        "episodes": len(results),
+        "successes": successes,
+        "success_rate": successes / len(results),
+        "interval": [interval.low, interval.high],
+        "confidence": EPISODE_CONFIDENCE,
+        "mean_return": float(np.mean([result.return_ for result in results])),
+        "mean_length": float(np.mean([result.length for result in results])),
+    }
+
+
+def describe(summary: Mapping[str, Any]) -> str:
+    """The summary as one line for people."""
+    low, high = (100 * end for end in summary["interval"])
+    return (
+        f"{summary['successes']} of {summary['episodes']} episodes solved: {100 * summary['success_rate']:.1f} % "
+        f"(95 % interval {low:.1f} to {high:.1f}), mean return {summary['mean_return']:.3f}, "
+        f"mean length {summary['mean_length']:.1f} steps"
+    )
+
+
+def _running_rate(results: Mapping[int, EpisodeResult]) -> str:
+    if not results:
+        return ""
+    return f"{100 * sum(result.success for result in results.values()) / len(results):.1f} % solved"
+
+
+def _finished_before(out: Path, what: Mapping[str, Any], seeds: Sequence[int]) -> dict[int, EpisodeResult]:
+    """Episodes that an earlier run of the same evaluation finished, by number; the files are put in order."""
+    what = json.loads(json.dumps(what))
+    results: dict[int, EpisodeResult] = {}
+    path = out / EPISODES_FILE
+    if (out / SUMMARY_FILE).exists() and path.exists() and read_json(out / SUMMARY_FILE).get("of") == what:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                result = EpisodeResult.from_json(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue  # a line cut off when the process was killed; its episode is played again
+            if result.episode >= len(seeds) or result.seed == seeds[result.episode]:
+                results[result.episode] = result
+    write_text(path, "".join(json.dumps(result.to_json()) + "\n" for result in results.values()))
+    if not results:
+        write_json(out / SUMMARY_FILE, {"of": what, "episodes": 0})
+    return results

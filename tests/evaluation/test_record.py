@@ -1,0 +1,101 @@
+"""Evaluations on disk: traceable, resumable, the same whatever the workers."""
+
+import json
+
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
+from attentiontuner.evaluation.record import evaluate
+from attentiontuner.evaluation.rollout import rollout
+from attentiontuner.seeds import EVALUATION_START
+from tests.evaluation.toys import CuePolicy, HashPolicy, recall_task
+
+TASK = recall_task()
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+
+
+class Counting(HashPolicy):
+    """Counts the rows it is asked about."""
+
+    asked = 0
+
+    def act(self, observations):
+        Counting.asked += len(observations)
+        return super().act(observations)
+
+
+def test_files_say_the_same_as_the_result(tmp_path):
+    results, summary = evaluate(HashPolicy(), TASK, 30, tmp_path, workers=0, batch=8, of={"policy": "hash"})
+    assert lines(tmp_path) == [result.to_json() for result in results]
+    assert [line["seed"] for line in lines(tmp_path)] == [EVALUATION_START + index for index in range(30)]
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert summary["successes"] == sum(result.success for result in results)
+    assert summary["mean_length"] == pytest.approx(sum(result.length for result in results) / 30)
+    assert summary["interval"][0] < summary["success_rate"] < summary["interval"][1]
+    assert summary["of"]["policy"] == "hash"
+
+
+def test_a_stopped_evaluation_goes_on(tmp_path):
+    whole, _ = evaluate(HashPolicy(), TASK, 30, tmp_path / "whole", workers=0, batch=4)
+    trouble = {EVALUATION_START + 20: "raise"}
+    with pytest.raises(UserError, match=r"^episode 20 \(seed \d+\): .*; \d+ finished episodes are in .*episodes.jsonl"):
+        evaluate(HashPolicy(), recall_task(trouble=trouble), 30, tmp_path / "parts", workers=0, batch=4)
+    finished = lines(tmp_path / "parts")
+    assert 10 < len(finished) < 30
+    # The settings are part of what is evaluated; here only the trouble is mended, so they are put right by hand.
+    summary = json.loads((tmp_path / "parts" / "summary.json").read_text())
+    summary["of"]["settings"] = {}
+    (tmp_path / "parts" / "summary.json").write_text(json.dumps(summary))
+    with open(tmp_path / "parts" / "episodes.jsonl", "a") as stream:
+        stream.write('{"episode": 29, "se')  # a line cut off by a kill
+    Counting.asked = 0
+    resumed, _ = evaluate(Counting(), TASK, 30, tmp_path / "parts", workers=0, batch=1)
+    assert resumed == whole
+    assert Counting.asked == sum(result.length for result in whole) - sum(line["length"] for line in finished)
+    assert (tmp_path / "parts" / "episodes.jsonl").read_bytes() == (tmp_path / "whole" / "episodes.jsonl").read_bytes()
+
+
+def test_more_episodes_later_and_fewer_again(tmp_path):
+    ten, _ = evaluate(HashPolicy(), TASK, 10, tmp_path, workers=0)
+    twenty, summary = evaluate(HashPolicy(), TASK, 20, tmp_path, workers=0)
+    assert twenty[:10] == ten
+    assert summary["episodes"] == 20
+    Counting.asked = 0
+    again, summary = evaluate(Counting(), TASK, 10, tmp_path, workers=0)
+    assert (again, summary["episodes"], Counting.asked) == (ten, 10, 0)
+    assert len(lines(tmp_path)) == 20
+
+
+def test_another_evaluation_starts_anew(tmp_path):
+    evaluate(CuePolicy(), TASK, 10, tmp_path, workers=0, of={"weights": "old"})
+    evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, of={"weights": "new"})
+    assert len(lines(tmp_path)) == 5
+    results, _ = evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, seed=3, of={"weights": "new"})
+    assert [line["seed"] for line in lines(tmp_path)] == [result.seed for result in results]
+    assert results[0].seed == EVALUATION_START + 3_000_000
+
+
+@pytest.mark.parametrize("policy", [RandomPolicy(4, 7), ExpertPolicy()], ids=["random", "expert"])
+def test_floor_and_ceiling_do_not_depend_on_workers_or_batch(policy):
+    seeds = [EVALUATION_START + index for index in range(40)]
+    here = rollout(policy, TASK, seeds, batch=40, workers=0)
+    assert rollout(policy, TASK, seeds, batch=5, workers=2) == here
+    solved = sum(result.success for result in here)
+    assert solved == 40 if isinstance(policy, ExpertPolicy) else 0 < solved < 25
+    assert len({result.length for result in here}) > 3
+    if isinstance(policy, RandomPolicy):
+        assert rollout(RandomPolicy(4, 8), TASK, seeds, workers=0) != here
+        with pytest.raises(UserError, match="random policy over 3 actions does not fit"):
+            rollout(RandomPolicy(3), TASK, seeds, workers=0)
+
+
+def test_an_expert_in_trouble_is_named():
+    seed = EVALUATION_START + 2
+    with pytest.raises(UserError, match=rf"^episode 2 \(seed {seed}\): .* raised ZeroDivisionError"):
+        rollout(
+            ExpertPolicy(), recall_task(trouble={seed: "raise"}), [EVALUATION_START + i for i in range(4)], workers=0
+        )
