@@ -156,9 +156,11 @@ def _draw_matrix(axes: Any, demonstration: Demonstration) -> None:
     matrix = np.full((length, length), np.nan)
     matrix[pairs[:, 1], pairs[:, 0]] = pairs[:, 2]
     most = int(pairs[:, 2].max(initial=1))
-    image = axes.imshow(matrix, cmap="viridis_r", vmin=0.5, vmax=most + 0.5, interpolation="nearest")
-    if length > 60:  # a cell is then only a few pixels wide; a dot keeps a single pair visible
-        axes.scatter(pairs[:, 0], pairs[:, 1], s=7, c=pairs[:, 2], cmap="viridis_r", vmin=0.5, vmax=most + 0.5)
+    axes.imshow(matrix, cmap="viridis_r", vmin=0.5, vmax=most + 0.5, interpolation="nearest")
+    # On a long episode a cell is only a few pixels wide; a dot keeps a single pair visible.
+    size = 7 if length > 60 else 0
+    dots = axes.scatter(pairs[:, 0], pairs[:, 1], s=size, c=pairs[:, 2], cmap="viridis_r", vmin=0.5, vmax=most + 0.5)
     if most > 1:
-        axes.figure.colorbar(image, ax=axes, label="multiplicity", ticks=range(1, most + 1))
+        handles, labels = dots.legend_elements(prop="colors", num=None if most <= 6 else 5)
+        axes.legend(handles, labels, title="multiplicity", loc="upper right")
     axes.set_title(f"expert matrix E in timesteps: {len(pairs)} pairs", fontsize=10)

@@ -38,12 +38,15 @@ def doctor() -> int:
     from rich.table import Table
 
     findings = examine()
-    table = Table("what", "", "found", "mended by")
+    table = Table("what", "", "found")
     for finding in findings:
         mark = "[green]ok[/]" if finding.fine else "[red]missing[/]" if finding.core else "[yellow]missing[/]"
-        table.add_row(finding.name, mark, escape(finding.found), "" if finding.fine else escape(finding.mend))
-    # Not narrower than the commands: a command that is broken over lines cannot be copied.
-    Console(width=max(Console().width, 110)).print(table)
+        table.add_row(finding.name, mark, escape(finding.found))
+    Console().print(table)
+    # Commands stand below the table: broken over the lines of a cell they could not be copied.
+    for finding in findings:
+        if not (finding.fine or finding.core):
+            print(f"{finding.name} is missing: {finding.mend}")
     broken = [finding for finding in findings if finding.core and not finding.fine]
     for finding in broken:
         print(f"attentiontuner: {finding.name}: {finding.found}; mend it with: {finding.mend}", file=sys.stderr)

@@ -22,7 +22,7 @@ def tasks(json: bool = False) -> None:
 
     table = Table("task", "title", "observation", "actions", "horizon", "demonstrations", "expert", "installed")
     for row in rows:
-        installed = "yes" if row["installed"] else f"no: {row['install']}"
+        installed = "yes" if row["installed"] else "no"
         expert = "yes" if row["expert"] else "no"
         shape = "×".join(map(str, row["observation"]["shape"]))
         table.add_row(
@@ -35,8 +35,11 @@ def tasks(json: bool = False) -> None:
             expert,
             installed,
         )
-    # Not narrower than a command that installs something: broken over lines it cannot be copied.
     Console(width=max(Console().width, 120)).print(table)
+    # Commands stand below the table: broken over the lines of a cell they could not be copied.
+    for row in rows:
+        if not row["installed"]:
+            print(f"{row['name']} is not installed: {row['install']}")
 
 
 def describe(task: Any) -> dict[str, Any]:

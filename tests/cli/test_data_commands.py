@@ -1,0 +1,209 @@
+"""`collect`, `inspect`, `tasks` and `doctor` as people run them."""
+
+import json
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from attentiontuner.cli.collect import parse_settings
+from attentiontuner.cli.doctor import core_packages
+from attentiontuner.errors import UserError
+from tests.cli.command import TOY, assert_refused, run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of ten toy episodes in shards of four."""
+    out = tmp_path_factory.mktemp("data") / "toy"
+    done = run(
+        *TOY, "collect", "toy", "--episodes", 10, "--seed", 2, "--out", out, "--shard-episodes", 4, "--workers", 1
+    )
+    assert done.returncode == 0, done.stderr
+    assert "10 episodes of toy, 5.0 steps on average" in done.stdout
+    return out
+
+
+def copy(data: Path, to: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(data, to / "copy"))
+
+
+def test_inspect_prints_json(data):
+    done = run("inspect", data, "--verify", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    expected = {
+        "task": "toy",
+        "episodes": 10,
+        "mean_length": 5.0,
+        "max_length": 5,
+        "success_rate": 1.0,
+        "annotated_episodes": 10,
+        "pairs_per_episode": 1.0,
+        "complete": True,
+        "verified": True,
+        "seed": 2,
+    }
+    assert {key: found[key] for key in expected} == expected
+    assert found["bytes"] > 0
+    assert set(found["annotators"]) == {"expert", "second"}
+
+
+def test_inspect_prints_a_table_and_draws(data, tmp_path):
+    done = run("inspect", data, "--picture", tmp_path / "e.png", "--episode", 3, "--annotator", "second")
+    assert done.returncode == 0, done.stderr
+    for text in ("toy (length=5)", "annotator expert", "10 episodes, 1.0 pairs each", "5.0 steps on average"):
+        assert text in done.stdout
+    assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_settings_reach_the_environment(tmp_path):
+    out = tmp_path / "d"
+    words = [*TOY, "collect", "toy", "--episodes", 3, "--out", out, "--workers", 1]
+    assert run(*words, "--set", "length=9").returncode == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["settings"] == {"length": 9}
+    assert manifest["shards"][0]["lengths"] == [9, 9, 9]
+    assert_refused(run(*words, "--set", "length=8"), "holds settings {'length': 9}, not {'length': 8}")
+
+
+def test_setting_values_are_json_scalars_or_text():
+    words = ("a=30", "b=0.2", "c=true", "d=null", "e=north", 'f="7"', "g=")
+    assert parse_settings(words) == {"a": 30, "b": 0.2, "c": True, "d": None, "e": "north", "f": "7", "g": ""}
+    for bad in ("length", "=3", "a=[1]", "a={}"):
+        with pytest.raises(UserError, match="--set"):
+            parse_settings((bad,))
+
+
+def test_tasks_lists_everything():
+    done = run(*TOY, "tasks")
+    assert done.returncode == 0, done.stderr
+    for name in ("hallway", "ordering", "counting", "toy"):
+        assert name in done.stdout
+    rows = {row["name"]: row for row in json.loads(run(*TOY, "tasks", "--json").stdout)}
+    assert rows["hallway"]["horizon"] == 145
+    assert rows["toy"]["expert"] is True
+    assert rows["toy"]["observation"] == {"kind": "grid", "shape": [2, 2, 1], "symbols": [5]}
+
+
+def test_tasks_names_the_command_for_a_missing_package(tmp_path):
+    code = """
+from dataclasses import replace
+from attentiontuner import register_task
+from tests.toy_task import TOY
+register_task(replace(TOY, name="far", needs=("no_such_package", "pip install no-such-package")))
+"""
+    (tmp_path / "far.py").write_text(code)
+    assert "far is not installed: pip install no-such-package" in run("--import", tmp_path / "far.py", "tasks").stdout
+    done = run("--import", tmp_path / "far.py", "collect", "far", "--out", tmp_path / "d")
+    assert_refused(done, "needs the package 'no_such_package'", "pip install no-such-package")
+
+
+def test_doctor_names_device_and_packages():
+    done = run("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "precision" in done.stdout
+    for package in ("torch", "zstandard", "memory-gym", "fastapi (extra studio)", "chromium"):
+        assert package in done.stdout
+    assert {"numpy", "torch", "minigrid", "zstandard"} <= set(core_packages())
+
+
+def test_doctor_says_how_to_mend(monkeypatch, capsys):
+    from importlib.metadata import PackageNotFoundError
+
+    import attentiontuner.cli.doctor as module
+
+    real = module.version
+
+    def version(name: str) -> str:
+        if name in ("ray", "memory-gym", "zstandard"):
+            raise PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(module, "version", version)
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    assert module.doctor() == 2, "zstandard belongs to the core"
+    printed = capsys.readouterr()
+    for command in ("pip install 'attentiontuner[ray]'", module.MEMORY_GYM, "apt-get install chromium"):
+        assert command in printed.out
+    assert printed.err == "attentiontuner: zstandard: not installed; mend it with: pip install zstandard\n"
+
+
+def test_unknown_task(tmp_path):
+    assert_refused(run("collect", "halway", "--out", tmp_path / "d"), "unknown task 'halway'", "hallway, ordering")
+    assert not (tmp_path / "d").exists()
+
+
+def test_settings_the_environment_refuses(tmp_path):
+    done = run("collect", "hallway", "--out", tmp_path / "d", "--set", "length=0")
+    assert_refused(done, "length")
+    assert_refused(run("collect", "hallway", "--out", tmp_path / "d", "--set", "width=3"), "width")
+    assert not (tmp_path / "d").exists()
+
+
+def test_missing_folder_and_foreign_folder(tmp_path):
+    assert_refused(run("inspect", tmp_path / "none"), "none does not exist")
+    assert_refused(run("inspect", tmp_path), "is not a data set: it has no manifest.json")
+    (tmp_path / "file").write_text("")
+    assert_refused(run(*TOY, "collect", "toy", "--out", tmp_path / "file" / "d"), "cannot make the folder")
+    assert_refused(run(*TOY, "collect", "toy", "--out", tmp_path), "holds other things")
+
+
+def test_damaged_shard(data, tmp_path):
+    root = copy(data, tmp_path)
+    path = root / "shards" / "00001.safetensors.zst"
+    content = path.read_bytes()
+    path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+    assert run("inspect", root).returncode == 0, "the manifest alone is sound"
+    assert_refused(run("inspect", root, "--verify"), "00001.safetensors.zst is damaged")
+    done = run("inspect", root, "--picture", tmp_path / "e.png", "--episode", 5)
+    assert_refused(done, "00001.safetensors.zst is damaged")
+    path.unlink()
+    done = run(*TOY, "collect", "toy", "--episodes", 10, "--seed", 2, "--out", root)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes() == content
+
+
+def test_wrong_schema_version(data, tmp_path):
+    root = copy(data, tmp_path)
+    manifest = root / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 2'))
+    assert_refused(run("inspect", root), "schema version 2", "reads version 1")
+
+
+def test_a_pair_that_looks_ahead(data, tmp_path):
+    root = copy(data, tmp_path)
+    path = root / "annotations" / "expert" / "00000.jsonl"
+    path.write_text(path.read_text().replace('{"4": "0"}', '{"3": "4"}', 1))
+    assert_refused(run("inspect", root), "00000.jsonl, line 1", "pair (4, 3): p must be before q")
+
+
+def test_unknown_annotator_and_episode(data, tmp_path):
+    assert_refused(run("inspect", data, "--annotator", "bob"), "no annotator 'bob': there are expert, second")
+    done = run("inspect", data, "--picture", tmp_path / "e.png", "--episode", 10)
+    assert_refused(done, "--episode 10: the data set holds 10 episodes")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
+def test_no_room_on_the_disk(data, tmp_path):
+    """Files may not grow past a limit: what is there stays whole, and with room again the command finishes."""
+    root = tmp_path / "d"
+    words = [*TOY, "collect", "toy", "--seed", 2, "--out", root, "--workers", 1, "--shard-episodes", 4, "--episodes"]
+    assert run(*words, 4).returncode == 0
+    before = (root / "shards" / "00000.safetensors.zst").read_bytes()
+
+    def no_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (120, 120))
+
+    assert_refused(run(*words, 10, preexec_fn=no_room), "cannot write", "nothing was changed there")
+    assert run("inspect", root, "--verify").returncode == 0
+    assert (root / "shards" / "00000.safetensors.zst").read_bytes() == before
+    assert run(*words, 10).returncode == 0
+    for path in data.rglob("*.*"):
+        if path.is_file():
+            assert (root / path.relative_to(data)).read_bytes() == path.read_bytes(), path

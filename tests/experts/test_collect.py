@@ -1,0 +1,192 @@
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attentiontuner.demos import DemoStore
+from attentiontuner.errors import UserError
+from attentiontuner.experts.collect import collect, record_episode
+from attentiontuner.seeds import demonstration_seed
+from tests.cli.command import ROOT, TOY, command
+from tests.toy_task import TOY as TASK
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_an_episode_says_what_was_recalled():
+    env = TASK.make_env()
+    episode = record_episode(TASK, env, 7)
+    assert len(episode.demonstration) == 5
+    assert episode.demonstration.success
+    assert episode.demonstration.terminated
+    assert episode.demonstration.rewards.tolist() == [0, 0, 0, 0, 1]
+    assert {name: pairs.tolist() for name, pairs in episode.pairs.items()} == {
+        "expert": [[0, 4, 1]],
+        "second": [[0, 4, 2]],
+    }
+    env.reset(seed=7)
+    assert episode.demonstration.observations[0].tolist() == env.reset(seed=7)[0].tolist()
+
+
+def test_the_bytes_do_not_depend_on_the_workers(tmp_path):
+    for workers in (1, 2):
+        collect(TASK, 22, 3, tmp_path / str(workers), workers=workers, shard_episodes=4)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    store = DemoStore.open(tmp_path / "1")
+    store.verify()
+    assert len(store) == 22
+    assert store.annotators() == ["expert", "second"]
+    seeds = store.read_packed().seeds
+    expected = [demonstration_seed(3, 8 * shard + j) for shard in range(6) for j in range(4)][:22]
+    assert seeds.tolist() == expected
+
+
+def test_another_seed_gives_other_episodes(tmp_path):
+    first = collect(TASK, 8, 1, tmp_path / "1", workers=1)
+    second = collect(TASK, 8, 2, tmp_path / "2", workers=1)
+    assert not np.array_equal(first.read_packed().frames, second.read_packed().frames)
+
+
+def test_full_shards_are_extended_and_partial_ones_are_not(tmp_path):
+    collect(TASK, 8, 3, tmp_path / "d", workers=1, shard_episodes=4)
+    before = contents(tmp_path / "d")
+    collect(TASK, 14, 3, tmp_path / "d", workers=1)
+    after = contents(tmp_path / "d")
+    assert all(after[name] == content for name, content in before.items() if name != "manifest.json")
+    collect(TASK, 14, 3, tmp_path / "whole", workers=1, shard_episodes=4)
+    assert contents(tmp_path / "whole") == after
+    with pytest.raises(UserError, match=r"holds 14 episodes and its shard 3 is not full \(2 of 4\)"):
+        collect(TASK, 20, 3, tmp_path / "d", workers=1)
+    with pytest.raises(UserError, match="is a data set of 14 episodes: ask for as many"):
+        collect(TASK, 3, 3, tmp_path / "d", workers=1)
+    assert contents(tmp_path / "d") == after
+    assert len(collect(TASK, 14, 3, tmp_path / "d", workers=1)) == 14
+
+
+def test_a_lost_shard_is_made_again(tmp_path):
+    collect(TASK, 8, 3, tmp_path / "d", workers=1, shard_episodes=4)
+    before = contents(tmp_path / "d")
+    (tmp_path / "d" / "shards" / "00001.safetensors.zst").unlink()
+    (tmp_path / "d" / "shards" / ".00001.safetensors.zst.abc").write_bytes(b"half")
+    (tmp_path / "d" / "annotations" / "expert" / ".00001.jsonl.abc").write_bytes(b"half")
+    collect(TASK, 8, 3, tmp_path / "d", workers=1)
+    assert contents(tmp_path / "d") == before
+
+
+def test_an_expert_that_should_never_fail(tmp_path):
+    careless = replace(TASK, expert="tests.toy_task:CarelessExpert")
+    with pytest.raises(UserError, match=r"the expert failed on seed 10000\d\d"):
+        collect(careless, 8, 1, tmp_path / "d", workers=1)
+
+
+def test_an_expert_that_may_fail_keeps_only_successes(tmp_path):
+    careless = replace(TASK, expert="tests.toy_task:CarelessExpert", every_attempt_succeeds=False)
+    collect(careless, 5, 1, tmp_path / "d", workers=1, shard_episodes=10)
+    store = DemoStore.open(tmp_path / "d")
+    assert len(store) == 5
+    assert store.summary()["success_rate"] == 1.0
+    assert store.read_packed().seeds.max() > 1_000_004, "failed attempts were skipped"
+    with pytest.raises(UserError, match=r"solved only \d of 20 attempts of shard 0"):
+        collect(replace(careless, settings={"length": 6}, success=_never), 5, 1, tmp_path / "e", 1, shard_episodes=10)
+
+
+def _never(reward: float, terminated: bool, info: object) -> bool:
+    return False
+
+
+def test_memory_of_the_present_is_refused(tmp_path):
+    with pytest.raises(
+        UserError, match=r"task 'toy', expert: episode of seed 1000000, pair \(0, 0\): p must be before"
+    ):
+        collect(replace(TASK, expert="tests.toy_task:ForesightedExpert"), 4, 1, tmp_path / "d", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({"expert": None}, {}, "has no scripted expert"),
+        ({"settings": {"width": 3, "length": 5}}, {}, "does not take these settings"),
+        ({"horizon": 3}, {}, "seed 1000000: no end within the horizon of 3 steps"),
+        ({"needs": ("no_such_package", "pip install it")}, {}, "no_such_package.*pip install it"),
+        ({}, {"episodes": 0}, "at least 1"),
+        ({}, {"workers": 0}, "at least 1"),
+        ({}, {"seed": 2000}, "seed 2000 is out of range"),
+    ],
+)
+def test_what_cannot_be_collected(tmp_path, change, arguments, message):
+    wanted = {"episodes": 4, "seed": 1, "workers": 1, **arguments}
+    with pytest.raises(UserError, match=message):
+        collect(replace(TASK, **change), out=tmp_path / "d", **wanted)
+
+
+def test_one_collection_at_a_time(tmp_path):
+    from attentiontuner.files import locked
+
+    collect(TASK, 4, 1, tmp_path / "d", workers=1, shard_episodes=4)
+    with locked(tmp_path / "d" / ".collect.lock"), pytest.raises(UserError, match="written by another process"):
+        collect(TASK, 8, 1, tmp_path / "d", workers=1)
+
+
+def start(out: Path) -> "subprocess.Popen[str]":
+    """A collection of many small shards in two workers, returned once it has some of them."""
+    size = ["--episodes", 1200, "--shard-episodes", 20, "--set", "length=30"]
+    words = command(*TOY, "collect", "toy", "--seed", 5, "--out", out, "--workers", 2, *size)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+    for _ in range(3000):
+        if process.poll() is not None or len(listed(out)) >= 5:
+            break
+        time.sleep(0.01)
+    assert process.poll() is None, "the collection ended before it could be stopped"
+    return process
+
+
+def listed(out: Path) -> list[int]:
+    """The shards the manifest lists by now."""
+    try:
+        return [shard["index"] for shard in json.loads((out / "manifest.json").read_text())["shards"]]
+    except FileNotFoundError:
+        return []
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_at_any_moment_it_goes_on_to_the_same_bytes(tmp_path, stop):
+    process = start(tmp_path / "d")
+    process.send_signal(stop)
+    _, said = process.communicate(timeout=60)
+    if stop == signal.SIGINT:
+        assert process.returncode == 130, said
+        assert "Traceback" not in said
+        assert "goes on from what is finished" in said
+    kept = len(listed(tmp_path / "d"))
+    assert 5 <= kept < 60
+    store = DemoStore.open(tmp_path / "d")
+    store.verify()
+    assert not store.complete
+    task = TASK.with_settings({"length": 30})
+    finished = [tmp_path / f"d/shards/{index:05d}.safetensors.zst" for index in listed(tmp_path / "d")]
+    times = {path: path.stat().st_mtime_ns for path in finished}
+    collect(task, 1200, 5, tmp_path / "d", workers=1)
+    assert {path: path.stat().st_mtime_ns for path in times} == times, "a finished shard was collected again"
+    collect(task, 1200, 5, tmp_path / "undisturbed", workers=1, shard_episodes=20)
+    assert contents(tmp_path / "d") == contents(tmp_path / "undisturbed")
+
+
+def test_a_dead_worker_is_one_clear_line(tmp_path):
+    process = start(tmp_path / "d")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(workers[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    assert "a worker process died" in said
+    assert "Traceback" not in said
+    DemoStore.open(tmp_path / "d").verify()
