@@ -178,6 +178,8 @@ def held_out_metrics(
     reading.eval()
     sums = torch.zeros(4, dtype=torch.float64, device=data.device)
     entries = 0.0
+    if data.device.type == "cuda":
+        batch_size = max(batch_size, 256)  # without gradients there is room, and launching costs more than computing
     for start in range(0, len(data), batch_size):
         batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
         output = reading(batch, heads)

@@ -1,5 +1,6 @@
 """With what a run was made: versions and the git revision of the source, for its `config.json`."""
 
+import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +22,12 @@ def software() -> dict[str, str]:
 
 
 def git_revision() -> str:
-    """The commit of the source this package runs from, with `+` where it was changed since; "" outside a checkout."""
+    """The commit of the source this package runs from, with `+` where it was changed since; "" outside a checkout.
+
+    A copy of the source without its history is told by the variable ATTENTIONTUNER_REVISION.
+    """
+    if told := os.environ.get("ATTENTIONTUNER_REVISION"):
+        return told
     here = Path(__file__).parent
     try:
         commit = _git(here, "rev-parse", "--short=12", "HEAD")
