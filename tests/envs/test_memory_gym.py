@@ -121,6 +121,14 @@ def test_64_interleaved_environments_see_what_each_sees_alone():
         assert np.array_equal(envs[index].render(), together[index][-1].transpose(1, 0, 2)), names[index]
 
 
+def test_closing_one_leaves_pygame_to_the_others():
+    first, second = get_task("mystery-path").make_env(), get_task("mystery-path").make_env()
+    first.reset(seed=0)
+    second.close()
+    assert pygame.display.get_init()
+    first.step(0)
+
+
 def test_frames_do_not_change_after_they_were_given():
     env = get_task("mortar-mayhem").make_env()
     frame, _ = env.reset(seed=0)
