@@ -28,6 +28,7 @@ STYLES = {"vanilla": (VERMILION, "--", "//"), "attentiontuner": (BLUE, "-", "")}
 
 MORE_STYLES = ((GREEN, "-.", "xx"), (PURPLE, ":", ".."))
 DPI = 130
+TASKS_IN_A_ROW = 3
 
 
 def style_of(method: str) -> tuple[str, str, str]:
@@ -56,25 +57,36 @@ def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str
     tasks = [task for task in tasks if any(record.cell.task == task for record in standard)]
     if not tasks:
         return None
-    figure = Figure(figsize=(max(2.9 * len(tasks), 4.2) + 0.6, 5.4), layout="constrained")
-    axes = figure.subplots(2, len(tasks), squeeze=False, sharex="col")
-    for column, task in enumerate(tasks):
-        for method in METHODS:
-            chosen = [record for record in standard if (record.cell.task, record.cell.method) == (task, method)]
-            if chosen:
-                _draw_curves(axes[0, column], chosen, "imitation_loss", method, spread)
-                _draw_curves(axes[1, column], chosen, "test_accuracy", method, spread)
-        axes[0, column].set_title(get_task(task).title)
-        axes[0, column].set_yscale("log")
-        axes[0, column].legend(fontsize=7.5, frameon=False)
-        axes[1, column].set_xlabel("epoch")
-        for axis in axes[:, column]:
-            _plain(axis)
-    axes[0, 0].set_ylabel("training loss (imitation)")
-    axes[1, 0].set_ylabel("test accuracy (actions), %")
-    what = "Median and interquartile range" if spread == "median" else "Mean and 90 % interval"
-    figure.suptitle(f"{what} over seeds", fontsize=10)
+    columns = min(TASKS_IN_A_ROW, len(tasks))
+    bands = math.ceil(len(tasks) / columns)
+    figure = Figure(figsize=(3.3 * columns + 0.9, 4.6 * bands + 0.5), layout="constrained")
+    axes = figure.subplots(2 * bands, columns, squeeze=False)
+    for number, task in enumerate(tasks):
+        band, column = divmod(number, columns)
+        _draw_task(axes[2 * band, column], axes[2 * band + 1, column], standard, task, spread)
+    for row in range(0, 2 * bands, 2):
+        axes[row, 0].set_ylabel("training loss (imitation)")
+        axes[row + 1, 0].set_ylabel("test accuracy (actions), %")
+    for axis in axes.flat:
+        axis.set_visible(bool(axis.lines))
+    _legend(figure, [method for method in METHODS if any(record.cell.method == method for record in standard)])
     return figure
+
+
+def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spread: str) -> None:
+    counts = []
+    for method in METHODS:
+        chosen = [record for record in records if (record.cell.task, record.cell.method) == (task, method)]
+        if chosen:
+            _draw_curves(above, chosen, "imitation_loss", method, spread)
+            _draw_curves(below, chosen, "test_accuracy", method, spread)
+            counts.append(f"{METHODS[method]} {len(chosen)}")
+    above.set_title(f"{get_task(task).title}\n", fontsize=11)
+    above.text(0.5, 1.03, "seeds: " + ", ".join(counts), transform=above.transAxes, ha="center", fontsize=7.5)
+    above.set_yscale("log")
+    below.set_xlabel("epoch", fontsize=8)
+    for axis in (above, below):
+        _plain(axis)
 
 
 def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str, spread: str) -> None:
@@ -96,8 +108,7 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
         else:
             low, high = np.maximum(low, 0), np.minimum(high, 100)
     x = np.arange(1, epochs + 1)
-    label = f"{METHODS[method]}, {len(curves)} seed{'s' if len(curves) > 1 else ''}"
-    axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6, label=label)
+    axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6)
     axis.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
 
 
@@ -118,13 +129,38 @@ def success_bars(table: Table) -> Figure | None:
             _draw_bar(axis, place, table.rows[task][column.title], colour, hatch)
         axis.set_xticks(range(len(columns)), [_wrap(column.title) for column in columns], fontsize=8)
         axis.set_xlim(-0.6, len(columns) - 0.4)
-        axis.set_ylim(0, 109)
-        axis.set_yticks(range(0, 101, 20))
         axis.set_title(get_task(task).title)
-        _plain(axis)
+        _success_axis(axis)
     axes[0].set_ylabel("success, %")
-    _legend(figure, columns_methods=[column.method for column in columns], paper=_any_paper(table, tasks))
+    _legend(figure, [column.method for column in columns], bars=True, paper=_any_paper(table, tasks))
     return figure
+
+
+def success_by_task(table: Table) -> Figure | None:
+    """Bars of every column beside each other, task by task, with 90 % intervals; diamonds are the paper's numbers."""
+    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
+    if not tasks:
+        return None
+    columns = table.recipe.columns
+    figure = Figure(figsize=(1.6 * len(tasks) + 1.6, 3.9), layout="constrained")
+    axis = figure.subplots()
+    for number, task in enumerate(tasks):
+        for place, column in enumerate(columns):
+            colour, _, hatch = style_of(column.method)
+            where = number * (len(columns) + 0.7) + place
+            _draw_bar(axis, where, table.rows[task][column.title], colour, hatch)
+    middles = [number * (len(columns) + 0.7) + (len(columns) - 1) / 2 for number in range(len(tasks))]
+    axis.set_xticks(middles, [get_task(task).title for task in tasks])
+    _success_axis(axis)
+    axis.set_ylabel("success, %")
+    _legend(figure, [column.method for column in columns], bars=True, paper=_any_paper(table, tasks))
+    return figure
+
+
+def _success_axis(axis: Any) -> None:
+    axis.set_ylim(0, 109)
+    axis.set_yticks(range(0, 101, 20))
+    _plain(axis)
 
 
 def scaling_lines(table: Table) -> Figure | None:
@@ -147,16 +183,16 @@ def scaling_lines(table: Table) -> Figure | None:
         axis.errorbar(there, means, half, color=colour, linestyle=line, marker="o", capsize=4, label=METHODS["vanilla"])
         printed = [size for size, entry in sizes.items() if entry.published]
         heights = [entry.published.mean for entry in sizes.values() if entry.published]
-        axis.plot(printed, heights, "D", markerfacecolor="none", markeredgecolor="black", label="paper, vanilla")
+        axis.plot(printed, heights, "D", mfc="none", mec="black", markersize=10, label="paper, vanilla")
         if reference.values:
             axis.axhline(reference.mean, color=style_of("attentiontuner")[0], linestyle=":", label="AttentionTuner, 1×")
         axis.set_xscale("log", base=2)
         axis.set_xticks(list(sizes), [f"{size}×" for size in sizes])
-        axis.set_ylim(0, 105)
+        _success_axis(axis)
+        axis.set_xlim(min(sizes) / 1.3, max(sizes) * 1.3)
         axis.set_xlabel("demonstrations")
         axis.set_title(get_task(task).title)
         axis.legend(fontsize=7.5, frameon=False, loc="lower right")
-        _plain(axis)
     axes[0].set_ylabel("success, %")
     return figure
 
@@ -176,19 +212,21 @@ def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str) ->
 _LABEL = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 
 
-def _legend(figure: Figure, columns_methods: Sequence[str], paper: bool) -> None:
+def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: bool = False) -> None:
+    """One legend below everything."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Any] = []
-    for method in dict.fromkeys(columns_methods):
-        colour, _, hatch = style_of(method)
-        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=METHODS[method]))
+    for method in dict.fromkeys(methods):
+        colour, line, hatch = style_of(method)
+        if bars:
+            handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=METHODS[method]))
+        else:
+            handles.append(Line2D([], [], color=colour, linestyle=line, label=METHODS[method]))
     if paper:
-        handles.append(
-            Line2D([], [], label="paper", marker="D", markerfacecolor="white", markeredgecolor="black", linestyle="")
-        )
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
+        handles.append(Line2D([], [], label="paper", marker="D", mfc="white", mec="black", linestyle=""))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
 
 
 def _any_paper(table: Table, tasks: Sequence[str]) -> bool:

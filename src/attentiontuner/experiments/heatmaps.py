@@ -16,6 +16,9 @@ from attentiontuner.experts.collect import record_episode
 from attentiontuner.seeds import demonstration_seed
 from attentiontuner.tasks import get_task
 
+PANEL, GAP, MARGIN = 2.1, 0.25, 0.35
+"""Inches: a panel with its labels, the space between methods, and around everything."""
+
 EXPERT_DATA_SEED = 1
 """The demonstrations drawn are the first ones of the test set."""
 
@@ -54,7 +57,7 @@ def expert_heatmaps(matrices: Mapping[str, NDArray[Any]], columns: int = 3) -> F
     columns = min(columns, len(matrices))
     rows = math.ceil(len(matrices) / columns)
     figure = Figure(figsize=(3.3 * columns, 3.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes:
         axis.set_visible(False)
     for axis, (title, matrix) in zip(axes, matrices.items(), strict=False):
@@ -70,30 +73,32 @@ def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
     """All heads of one run per method (title → record), layers downwards, methods side by side, and the expert's E."""
     shapes = {title: _head_grid(record) for title, record in records.items()}
     layers = max(layers for layers, _ in shapes.values())
-    widths = [heads for _, heads in shapes.values()]
-    figure = Figure(figsize=(2.05 * (sum(widths) + 1) + 0.5, 2.15 * layers + 0.7), layout="constrained")
-    parts: Any = figure.subfigures(1, len(records) + 1, width_ratios=[1, *widths])
+    columns = 1 + sum(heads for _, heads in shapes.values())
+    size = (columns * PANEL + len(records) * GAP + MARGIN, layers * PANEL + 2 * MARGIN)
+    figure = Figure(figsize=size)
+
+    def panel(layer: int, left: float) -> Any:
+        side, bottom = 0.82 * PANEL, size[1] - 1.3 * MARGIN - (layer + 1) * PANEL + 0.1 * PANEL
+        return figure.add_axes((left / size[0], bottom / size[1], side / size[0], side / size[1]))
+
     first = next(iter(records.values())).attention
     tokens = 2 * int(first["steps"])
-    expert = parts[0].subplots(layers, 1, squeeze=False)
-    for axis in expert[1:, 0]:
-        axis.set_visible(False)
-    _heatmap(expert[0, 0], decode_map(first["expert"]) / 255.0, tokens)
-    expert[0, 0].set_title("expert (E)", fontsize=8)
-    for part, (title, record) in zip(parts[1:], records.items(), strict=True):
-        part.suptitle(title, fontsize=10)
-        axes = part.subplots(layers, shapes[title][1], squeeze=False)
-        for axis in axes.flat:
-            axis.set_visible(False)
+    axis = panel(0, MARGIN)
+    _heatmap(axis, decode_map(first["expert"]) / 255.0, tokens)
+    axis.set_title("expert (E)", fontsize=7.5)
+    left = MARGIN + PANEL + GAP
+    for title, record in records.items():
+        width = shapes[title][1] * PANEL
+        figure.text((left + 0.4 * width) / size[0], 1 - 0.2 / size[1], title, ha="center", va="center", fontsize=11)
         for name, value in record.attention["heads"].items():
             layer, head = (int(number) - 1 for number in name.split(":"))
-            axis = axes[layer, head]
-            axis.set_visible(True)
+            axis = panel(layer, left + head * PANEL)
             _heatmap(axis, decode_map(value) / 255.0, tokens)
-            mark = " (memory loss)" if name in record.attention["supervised"] else ""
-            axis.set_title(f"layer {layer + 1}, head {head + 1}{mark}", fontsize=7.5)
+            supervised = name in record.attention["supervised"]
+            axis.set_title(f"layer {layer + 1}, head {head + 1}{' (memory loss)' if supervised else ''}", fontsize=7.5)
             for spine in axis.spines.values():
-                spine.set(color=ORANGE if mark else "black", linewidth=2.2 if mark else 0.6)
+                spine.set(color=ORANGE if supervised else "black", linewidth=2.2 if supervised else 0.6)
+        left += width + GAP
     return figure
 
 
@@ -104,7 +109,5 @@ def _head_grid(record: Record) -> tuple[int, int]:
 
 def _heatmap(axis: Any, weights: NDArray[Any], tokens: int) -> None:
     """Weights in [0, 1] over `tokens` tokens; the square root makes small ones visible beside large ones."""
-    axis.imshow(
-        np.sqrt(weights), vmin=0, vmax=1, cmap="cividis", interpolation="nearest", extent=(0, tokens, tokens, 0)
-    )
+    axis.imshow(np.sqrt(weights), vmin=0, vmax=1, cmap="Blues", interpolation="nearest", extent=(0, tokens, tokens, 0))
     axis.tick_params(labelsize=6)

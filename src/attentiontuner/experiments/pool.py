@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 import time
 import traceback
@@ -114,6 +115,7 @@ def run_jobs(
 
 
 def _serve(connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then says what to do
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     while True:
         try:
@@ -156,7 +158,10 @@ def run_guarded(job: Job) -> Outcome:
 
 
 def _leave_with_parent() -> None:
+    """Save and leave when the parent is gone, however it went."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)  # training saves what it has; anything else ends here
+        time.sleep(GRACE_SECONDS)
         os._exit(1)

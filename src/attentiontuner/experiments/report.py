@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
-from attentiontuner.experiments.figures import learning_curves, scaling_lines, success_bars, to_png
+from attentiontuner.experiments.figures import learning_curves, scaling_lines, success_bars, success_by_task, to_png
 from attentiontuner.experiments.heatmaps import expert_heatmaps, expert_matrices, learned_heatmaps, split_matrices
 from attentiontuner.experiments.page import page
 from attentiontuner.experiments.paper import HumanTime
@@ -148,6 +148,9 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         if recipe.name == "table1":
             section.grids.append(welch_grid(table))
             section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
+            section.add(
+                "success", success_by_task(table), "Mean success over seeds, 90 % intervals; diamonds: the paper."
+            )
             _curves(section, records)
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")

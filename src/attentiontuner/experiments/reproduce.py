@@ -1,10 +1,13 @@
 """A recipe from the command to its records: which cells are missing, which fit the time left, and running them."""
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -98,15 +101,29 @@ def reproduce(plan: Plan) -> int:
     if not todo:
         return 0
     campaign = Campaign(plan, len(todo), None if plan.budget is None else started + plan.budget)
-    if plan.executor == "ray":
-        from attentiontuner.experiments.ray_executor import run_on_ray
+    with _termination_as_interrupt():
+        if plan.executor == "ray":
+            from attentiontuner.experiments.ray_executor import run_on_ray
 
-        run_on_ray(todo, plan, campaign)
-    else:
-        from attentiontuner.experiments.pool import run_jobs
+            run_on_ray(todo, plan, campaign)
+        else:
+            from attentiontuner.experiments.pool import run_jobs
 
-        run_jobs(campaign.jobs(todo), plan.jobs, campaign.deadline, campaign.report, campaign.watch)
+            run_jobs(campaign.jobs(todo), plan.jobs, campaign.deadline, campaign.report, campaign.watch)
     return campaign.close(time.time() - started)
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """SIGTERM works like Ctrl-C: running cells save what they have before everything ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Campaign:

@@ -57,6 +57,7 @@ SMOKE = Scale(
         "hallway": Sizes(16, {"*": 2}, {"length": 2}),
         "ordering": Sizes(8, {"*": 2}, {"length": 4}),
         "counting": Sizes(8, {"*": 2}, {"length": 3}),
+        "mortar-mayhem": Sizes(4, {"*": 1}, {"command_count": 2}),
         "*": Sizes(4, {"*": 1}),
     },
     models={"grid": {**_TINY, "embedder": "lookup"}, "image": _TINY, "vector": _TINY},

@@ -122,9 +122,13 @@ def welch_grid(table: Table, first: str = "AttentionTuner", second: str = "Vanil
     for task, row in table.rows.items():
         ours = NOTHING
         if min(len(row[first].values), len(row[second].values)) >= 2:
-            ours = f"{welch_test(row[first].values, row[second].values):.3f}"
+            ours = _p_value(welch_test(row[first].values, row[second].values))
         body.append([get_task(task).title, ours, f"{paper.WELCH_P[task]:.3f}"])
     return Grid(["Task", "p, ours", "p, paper"], body)
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def readme_table(records: Sequence[Record], scale: str = "paper") -> str:

@@ -1,0 +1,54 @@
+"""Estimates of the time a cell needs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.experiments.budget import SPARE_SECONDS, Speeds, parse_duration, parse_seeds
+from attentiontuner.experiments.cells import expand
+from attentiontuner.experiments.recipes import get_recipe
+from tests.experiments.made import make_record
+
+DEVICE = "CPU, 1 thread"
+
+
+@pytest.fixture
+def cells():
+    return {cell.condition: cell for cell in expand(get_recipe("missing"), "smoke", only=["hallway"])}
+
+
+def test_durations_and_seeds():
+    assert [parse_duration(text) for text in ("90", "90s", "25m", "1.5h", "1h30m")] == [90, 90, 1500, 5400, 5400]
+    assert parse_seeds("1-3,7") == [1, 2, 3, 7]
+    for bad in ("soon", "5 m", "m", ""):
+        with pytest.raises(UserError, match="--budget"):
+            parse_duration(bad)
+    with pytest.raises(UserError, match="--seeds"):
+        parse_seeds("one")
+
+
+def test_nothing_measured_nothing_said(cells, tmp_path):
+    assert Speeds([], DEVICE).remaining_seconds(cells["annotated-5"], tmp_path, True) is None
+    elsewhere = replace(make_record(cells["annotated-1"], 0.5), device="a GPU")
+    assert Speeds([elsewhere], DEVICE).remaining_seconds(cells["annotated-5"], tmp_path, True) is None
+
+
+def test_from_records_of_the_same_task(cells, tmp_path):
+    speeds = Speeds([], DEVICE)
+    speeds.add(make_record(cells["annotated-1"], 0.5))  # 0.5 s an epoch, 4 s for the evaluation, 1 s to collect
+    wanted = cells["annotated-5"]
+    expected = 0.5 * wanted.epochs + 4 + SPARE_SECONDS
+    assert speeds.remaining_seconds(wanted, tmp_path, True) == pytest.approx(expected)
+    assert speeds.remaining_seconds(wanted, tmp_path, False) == pytest.approx(expected + 1)
+    twice = replace(wanted, demos=2 * wanted.demos)
+    assert speeds.remaining_seconds(twice, tmp_path, True) == pytest.approx(expected + 0.5 * wanted.epochs)
+
+
+def test_work_in_progress_counts_and_its_own_speed_is_used(cells, tmp_path):
+    wanted = replace(cells["annotated-5"], config={**cells["annotated-5"].config, "epochs": 12})
+    lines = [{"epoch": 1, "seconds": 9.0}, {"epoch": 2, "seconds": 2.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    speeds = Speeds([make_record(cells["annotated-1"], 0.5)], DEVICE)
+    assert speeds.remaining_seconds(wanted, tmp_path, True) == pytest.approx(10 * 2.0 + 4 + SPARE_SECONDS)

@@ -1,0 +1,117 @@
+"""Recipes and their expansion into cells."""
+
+import json
+
+import pytest
+
+from attentiontuner.errors import UserError
+from attentiontuner.experiments import paper
+from attentiontuner.experiments.cells import Cell, expand, make_cell
+from attentiontuner.experiments.recipes import RECIPES, get_recipe
+from attentiontuner.experiments.runner import cell_config
+from attentiontuner.tasks import get_task
+from attentiontuner.training.config import paper_config
+
+
+def test_every_published_number_belongs_to_a_column():
+    for name, table in paper.TABLES.items():
+        titles = {column.title for column in RECIPES[name].columns}
+        assert {(task in RECIPES[name].tasks, column in titles) for task, column in table} == {(True, True)}
+
+
+def test_the_numbers_of_table_1():
+    found = {task: [str(paper.published("table1", task, title)) for title in ("Vanilla", "AttentionTuner")]
+             for task in paper.TASK_ORDER}  # fmt: skip
+    assert found["mortar-mayhem"] == ["20.8 ± 42.2", "99.8 ± 0.4"]
+    assert found["counting"] == ["6 ± 0.7", "6.5 ± 0.4"]
+    assert paper.published("scaling", "hallway", "Vanilla 4×") is None
+
+
+def test_table1_has_the_seeds_of_appendix_f():
+    cells = expand(get_recipe("table1"))
+    seeds = {(cell.task, cell.method): 0 for cell in cells}
+    for cell in cells:
+        seeds[cell.task, cell.method] += 1
+    assert seeds.pop(("hallway", "vanilla")) == 10
+    assert seeds.pop(("ordering", "vanilla")) == 15
+    assert set(seeds.values()) == {5}
+    assert len(seeds) == 10
+
+
+def test_table1_runs_the_solved_tasks_with_attentiontuner_first():
+    cells = expand(get_recipe("table1"))
+    solved = {"hallway", "ordering", "mortar-mayhem", "mystery-path"}
+    stages = [cells[:12], cells[12:24], cells[24:40], cells[40:60], cells[60:]]
+    assert {(cell.method, cell.task in solved, cell.seed <= 3) for cell in stages[0]} == {
+        ("attentiontuner", True, True)
+    }
+    assert {(cell.method, cell.task in solved, cell.seed <= 3) for cell in stages[1]} == {("vanilla", True, True)}
+    assert {(cell.task in solved, cell.seed in (4, 5)) for cell in stages[2]} == {(True, True)}
+    assert {cell.task for cell in stages[3]} == {"searing-spotlights", "counting"}
+    assert min(cell.seed for cell in stages[4]) == 6
+    assert [cell.task for cell in cells[:2]] == ["hallway", "ordering"]
+
+
+def test_paper_scale_is_the_paper_to_the_letter():
+    for cell in expand(get_recipe("table1"), seeds=[1]):
+        task = get_task(cell.task)
+        assert cell_config(cell) == paper_config(task, cell.method, seed=1)
+        assert (cell.demos, cell.episodes, dict(cell.settings)) == (task.demonstrations, 1000, {})
+
+
+def test_conditions_reach_the_training_configuration():
+    changed = {
+        cell.condition: cell_config(cell)
+        for name in RECIPES
+        for cell in expand(RECIPES[name], seeds=[1])
+        if cell.task in ("mortar-mayhem", "searing-spotlights")
+    }
+    assert changed["middle-layer-all-heads"].heads == "3:all"
+    assert changed["last-layer-one-head"].heads == "4:1"
+    assert (changed["noise-pq-0.75"].noise_p, changed["noise-pq-0.75"].noise_q) == (0.75, 0.75)
+    assert (changed["noise-p-20"].noise_p, changed["noise-p-20"].noise_q) == (20.0, 0.0)
+    assert (changed["annotated-0.1"].annotated_fraction, changed["annotated-0.1"].epochs) == (0.001, 600)
+    assert (changed["annotated-5"].annotated_fraction, changed["annotated-5"].epochs) == (0.05, 300)
+    split = changed["split-4-heads"]
+    assert (split.split_pairs, split.model.heads, len(split.supervised())) == (True, 4, 4)
+    assert changed["shuffled-pairs"].pairs == "shuffled"
+    more = make_cell("hallway", RECIPES["scaling"].columns[2], 1, "paper")
+    assert (more.condition, more.demos, more.epochs) == ("demos-4x", 20_000, 600)
+
+
+def test_recipes_share_the_record_of_the_same_experiment():
+    table1 = {cell.name: cell for cell in expand(get_recipe("table1"))}
+    for name in ("placement", "missing", "imprecise-p", "imprecise-pq", "scaling", "split", "controls"):
+        shared = [cell for cell in expand(get_recipe(name)) if cell.condition == "standard"]
+        assert shared
+        assert all(cell == table1[cell.name] and cell.folder == "table1" for cell in shared)
+    assert {cell.folder for cell in expand(get_recipe("value"))} == {"table1", "missing", "scaling"}
+
+
+def test_names_are_unique_and_cells_survive_json():
+    cells = [cell for scale in ("paper", "small", "smoke") for name in RECIPES for cell in expand(RECIPES[name], scale)]
+    distinct = {json.dumps(cell.to_json(), sort_keys=True) for cell in cells}
+    assert len({(cell.folder, cell.name) for cell in cells}) == len(distinct)
+    cell = cells[-1]
+    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
+
+
+def test_only_and_seeds():
+    cells = expand(get_recipe("table1"), only=["hallway", "ordering", "vanilla"], seeds=[2, 7])
+    assert {(cell.task, cell.method) for cell in cells} == {("hallway", "vanilla"), ("ordering", "vanilla")}
+    assert {cell.seed for cell in cells} == {2, 7}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: get_recipe("table9"), "unknown recipe 'table9'"),
+        (lambda: expand(get_recipe("table1"), "huge"), "unknown scale 'huge'"),
+        (lambda: expand(get_recipe("table1"), only=["maze"]), "--only maze"),
+        (lambda: expand(get_recipe("missing"), seeds=[99]), "no cell"),
+    ],
+)
+def test_unknown_names_are_one_clear_line(call, words):
+    with pytest.raises(UserError, match=words) as error:
+        call()
+    assert "\n" not in str(error.value)

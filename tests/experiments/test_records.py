@@ -1,0 +1,111 @@
+"""Records: what they hold, how damage is met, and that nothing is overwritten."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attentiontuner.experiments.cells import expand
+from attentiontuner.experiments.recipes import get_recipe
+from attentiontuner.experiments.records import (
+    RecordError,
+    compact_curves,
+    decode_map,
+    encode_map,
+    finished,
+    read_record,
+    read_records,
+    record_path,
+    write_record,
+)
+from tests.experiments.made import make_record
+
+
+@pytest.fixture
+def cell():
+    return expand(get_recipe("table1"), "smoke", only=["hallway", "vanilla"])[0]
+
+
+def test_round_trip(tmp_path, cell):
+    record = make_record(cell, 0.5)
+    path = write_record(tmp_path, record)
+    assert path == tmp_path / "table1-smoke" / "hallway--vanilla--standard--seed1.json"
+    assert read_record(path) == record == finished(tmp_path, cell)
+    assert record.success == 50.0
+
+
+def test_a_long_record_stays_small(tmp_path):
+    cell = expand(get_recipe("table1"), "paper", only=["counting"])[0]
+    record = make_record(cell, 0.06, steps=140)
+    lines = [dict.fromkeys(("imitation_loss", "memory_loss", "train_accuracy", "test_accuracy"), np.pi / 7)] * 600
+    more = [{**line, "test_imitation_loss": 1 / 3, "gradient_norm": 2 / 3} for line in lines]
+    path = write_record(tmp_path, replace(record, curves=compact_curves(more)))
+    assert path.stat().st_size < 100_000
+
+
+def test_curves_are_rounded_and_gaps_stay_gaps():
+    curves = compact_curves([{"imitation_loss": 0.123456789}, {"imitation_loss": float("nan"), "success_rate": 0.5}])
+    assert curves == {"imitation_loss": [0.12346, None], "success_rate": [None, 0.5]}
+
+
+def test_a_map_keeps_single_ones_and_its_shape():
+    weights = np.zeros((290, 290))
+    weights[201, 7] = 1
+    pixels = decode_map(encode_map(weights, 80))
+    assert pixels.shape == (73, 73)
+    assert (pixels[201 // 4, 7 // 4], pixels.sum()) == (255, 255)
+    with pytest.raises(RecordError, match="damaged"):
+        decode_map({"side": 4, "data": "AAAA"})
+
+
+def test_a_damaged_record_is_set_aside_and_named(tmp_path, cell, capsys):
+    path = write_record(tmp_path, make_record(cell, 0.5))
+    for number in (1, 2):
+        path.write_text(path.read_text()[:100] if path.exists() else "{")
+        assert finished(tmp_path, cell) is None
+        assert not path.exists()
+        assert path.with_name(f"{path.name}.damaged-{number}").exists()
+        message = capsys.readouterr().err
+        assert str(path) in message
+        assert f"damaged-{number}" in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"evaluation": {"successes": 8}},
+        {"evaluation": {"success": "01"}},
+        {"curves": {"imitation_loss": [1.0]}},
+        {"cell": {"task": None, "colour": 3}},
+        {"seconds": {"train": float("inf")}},
+    ],
+)
+def test_a_record_that_contradicts_itself_is_damaged(tmp_path, cell, change):
+    path = write_record(tmp_path, make_record(cell, 0.5))
+    value = json.loads(path.read_text())
+    for name, part in change.items():
+        value[name] |= part
+    path.write_text(json.dumps(value))
+    with pytest.raises(RecordError, match="hallway--vanilla"):
+        read_record(path)
+
+
+def test_other_schemas_and_other_experiments_are_refused_and_left_alone(tmp_path, cell):
+    path = write_record(tmp_path, make_record(cell, 0.5))
+    other = replace(cell, demos=cell.demos + 1)
+    with pytest.raises(RecordError, match=f"demos {cell.demos}, not {cell.demos + 1}"):
+        finished(tmp_path, other)
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    before = path.read_bytes()
+    with pytest.raises(RecordError, match="schema 2"):
+        finished(tmp_path, cell)
+    assert path.read_bytes() == before
+
+
+def test_reading_a_folder_names_what_it_leaves_out(tmp_path, cell, capsys):
+    write_record(tmp_path, make_record(cell, 0.5))
+    bad = record_path(tmp_path, replace(cell, seed=2))
+    bad.write_text("{}")
+    assert [record.cell.seed for record in read_records(tmp_path)] == [1]
+    assert str(bad) in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""The report: figures, Markdown and the page that stands alone."""
+
+import re
+
+import pytest
+from PIL import Image
+
+from attentiontuner.cli import main
+from attentiontuner.errors import UserError
+from attentiontuner.experiments.heatmaps import expert_matrices, split_matrices
+from attentiontuner.experiments.paper import TASK_ORDER
+from attentiontuner.experiments.recipes import RECIPES
+from attentiontuner.experiments.report import RESULTS_BEGIN, RESULTS_END, build_report, replace_results
+from tests.experiments.made import write_all
+
+SMALL_TABLES = ["missing", "scaling", "split"]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    tasks = ("hallway", "searing-spotlights")
+    write_all(folder, ["table1", *SMALL_TABLES], "smoke", keep=lambda cell: cell.task in tasks)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(records, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    film = out / "success-of-hallway.gif"
+    Image.new("P", (8, 8)).save(film)
+    build_report(records, out, [film], "A <title>", introduction="First words.", experts=False)
+    return out
+
+
+def test_every_figure_is_there_and_is_a_picture(report):
+    names = {path.name for path in (report / "figures").iterdir()}
+    assert names == {
+        "success.png",
+        "curves-median.png",
+        "curves-mean.png",
+        "missing.png",
+        "scaling.png",
+        "split.png",
+        "heads-hallway.png",
+        "heads-searing-spotlights.png",
+        "success-of-hallway.gif",
+    }
+    for path in (report / "figures").glob("*.png"):
+        colours = Image.open(path).convert("RGB").getcolors(2**20)
+        assert colours is None or len(colours) > 20, path
+
+
+def test_the_page_stands_alone(report):
+    page = (report / "index.html").read_text()
+    assert set(re.findall(r'(?:src|href)="([^"]{5})', page)) == {"data:"}
+    assert "http" not in re.sub(r'src="data:[^"]*"|http-equiv', "", page)
+    assert "default-src 'none'" in page
+    assert page.count("<img ") == 9
+    assert "<h1>A &lt;title&gt;</h1>" in page
+    assert "First words." in page
+
+
+def test_markdown_has_every_table_with_the_papers_numbers(report):
+    text = (report / "README.md").read_text()
+    for name in ("table1", *SMALL_TABLES, "value"):
+        assert f"## {RECIPES[name].title}" in text
+    assert "53.2 ± 28.3" in text
+    assert "do not compare" in text
+    assert "## Where the memory loss is applied" not in text
+    for name in re.findall(r"\]\((figures/[^)]+)\)", text):
+        assert (report / name).is_file()
+
+
+def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
+    matrices = expert_matrices(tuple(task for task in TASK_ORDER if task in ("hallway", "ordering", "counting")))
+    assert list(matrices) == ["Hallway", "Ordering", "Counting"]
+    for matrix in matrices.values():
+        assert matrix.sum() > len(matrix) / 2  # more than the diagonal of the observations
+        parts = split_matrices(matrix, 4).values()
+        assert (sum(parts) == matrix).all()
+
+
+def test_the_readme_block_is_replaced_and_nothing_else(records, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Top\n\n{RESULTS_BEGIN}\nold\n{RESULTS_END}\n\nBottom\n")
+    for _ in range(2):
+        replace_results(readme, records, "smoke")
+        text = readme.read_text()
+        assert text.startswith(f"# Top\n\n{RESULTS_BEGIN}\n| Task |")
+        assert text.endswith(f"{RESULTS_END}\n\nBottom\n")
+        assert "old" not in text
+    readme.write_text("no markers")
+    with pytest.raises(UserError, match="results:begin"):
+        replace_results(readme, records)
+
+
+def test_command_errors_are_one_line(tmp_path, capsys):
+    assert main(["report", "--records", str(tmp_path / "nowhere")]) == 2
+    assert main(["report", "--records", str(tmp_path)]) == 2
+    assert main(["report", "--records", str(tmp_path), "--scale", "huge"]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("attentiontuner: ") for line in lines)

@@ -1,0 +1,88 @@
+"""Tables from records, and what an annotation is worth."""
+
+import pytest
+
+from attentiontuner.experiments.paper import HumanTime
+from attentiontuner.experiments.recipes import RECIPES
+from attentiontuner.experiments.tables import Entry, make_table, readme_table, result_grid, welch_grid
+from attentiontuner.experiments.value import value_grid, worth_of
+from tests.experiments.made import write_all
+
+
+def test_an_entry_says_mean_interval_and_missing_seeds():
+    assert Entry((100, 1, 1, 1, 1), 5, None).ours == "20.8 ± 42.2"
+    assert Entry((100, 99), 5, None).ours == "99.5 ± 3.2 (2 of 5 seeds)"
+    assert Entry((99.94,), 5, None).ours == "99.9 (1 of 5 seeds)"
+    assert Entry((), 5, None).ours == "–"
+
+
+@pytest.fixture
+def records(tmp_path):
+    return write_all(tmp_path, ["table1"], "paper", keep=lambda cell: cell.task in ("hallway", "counting"), epochs=3)
+
+
+def test_table1_counts_its_own_seeds_and_stands_beside_the_paper(records):
+    grid = result_grid(make_table(RECIPES["table1"], records, "paper"))
+    row = next(place for place, line in enumerate(grid.body) if line[0] == "Hallway")
+    # Seeds 3, 6 and 9 of ten have 99 %, the rest 7 %.
+    assert grid.body[row][2].startswith("34.6 ± ")
+    assert "seeds" not in grid.body[row][2]
+    assert grid.body[row + 1] == ["", "paper", "53.2 ± 28.3", "99.9 ± 0.1"]
+    assert ["Ordering", "ours", "–", "–"] in grid.body
+
+
+def test_other_tables_take_only_the_seeds_they_planned(records):
+    entry = make_table(RECIPES["missing"], records, "paper").rows["hallway"]["0 %"]
+    assert entry.values == (7.0, 7.0, 99.0, 7.0, 7.0)
+    assert str(entry.published) == "42 ± 50.5"
+
+
+def test_records_of_another_scale_do_not_count(records):
+    assert not make_table(RECIPES["table1"], records, "small").has_results
+
+
+def test_welch(records):
+    body = {line[0]: line[1:] for line in welch_grid(make_table(RECIPES["table1"], records, "paper")).body}
+    assert body["Hallway"][1] == "0.014"
+    assert 0 < float(body["Hallway"][0]) < 0.05
+    assert body["Ordering"] == ["–", "0.008"]
+
+
+def test_readme_table(records):
+    text = readme_table(records)
+    assert "| Hallway | 34.6 ± " in text
+    assert "| 53.2 ± 28.3 | 99.4 ± " in text
+    assert "1,000 episodes a seed" in text
+    assert "do not compare" in readme_table(records, "small")
+
+
+def test_html_is_escaped():
+    from attentiontuner.experiments.tables import Grid
+
+    assert "&lt;b&gt;" in Grid(["<b>"], [["1"]]).to_html()
+
+
+def test_value_repeats_the_papers_sum(tmp_path):
+    def rate(cell):
+        if cell.method == "vanilla":
+            return 1.0 if cell.demos >= {"mortar-mayhem": 16_000, "hallway": 10_000}[cell.task] else 0.3
+        return (
+            1.0
+            if cell.config.get("annotated_fraction", 1) >= {"mortar-mayhem": 0.1, "hallway": 0.05}[cell.task]
+            else 0.9
+        )
+
+    records = write_all(tmp_path, ["value"], "paper", rate, keep=lambda cell: cell.seed <= 2, epochs=3)
+    mortar = worth_of("mortar-mayhem", records, "paper", {})
+    assert (mortar.annotated, mortar.demonstrations, mortar.worth) == (400, 16_000, 40)
+    assert mortar.labour == pytest.approx(15.8, abs=0.01)
+    assert round(worth_of("hallway", records, "paper", {}).labour or 0, 1) == 14.4
+    grid = value_grid(records, "paper", {"hallway": HumanTime(100, 200)})
+    assert grid.body[2][:6] == ["Hallway", "ours", "250", "10,000", "40", "20"]
+    assert grid.body[2][6] == "our timing"
+    assert "paper" in grid.body[0][6]
+
+
+def test_value_without_a_solution_says_so(tmp_path):
+    records = write_all(tmp_path, ["value"], "paper", lambda cell: 0.5, keep=lambda cell: cell.seed == 1, epochs=3)
+    assert value_grid(records, "paper").body[0][2:6] == ["–"] * 4
