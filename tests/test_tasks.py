@@ -38,6 +38,10 @@ def test_unknown_names_and_settings_are_refused_in_words():
         get_task("halway")
     with pytest.raises(UserError, match="does not take these settings.*width"):
         get_task("toy", {"width": 1}).make_env()
+    with pytest.raises(UserError, match="does not take these settings: length must be"):
+        get_task("hallway", {"length": 0}).make_env()
+    with pytest.raises(UserError, match="Environment `Nowhere` doesn't exist"):
+        replace(TOY, env_id="Nowhere-v0").make_env()
     with pytest.raises(UserError, match="has no scripted expert"):
         replace(TOY, expert=None).make_expert(TOY.make_env())
 

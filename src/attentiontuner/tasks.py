@@ -92,7 +92,7 @@ class Task:
             importlib.import_module(self.register)
         try:
             env = gym.make(self.env_id, disable_env_checker=True, render_mode=render_mode, **self.settings)
-        except TypeError as error:
+        except (TypeError, ValueError, gym.error.Error) as error:
             raise UserError(f"task {self.name!r} does not take these settings: {error}") from error
         return env if self.wrap is None else resolve(self.wrap)(env)
 

@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -182,21 +183,30 @@ def test_text_of_pairs_round_trips(rows):
     assert as_pairs(parse_pairs(format_pairs(pairs)), 30).tolist() == pairs.tolist()
 
 
-def _write_many(root: Path, name: str, episodes: list[int]) -> None:
-    for turn in range(5):
+TURNS = 15
+
+
+def _write_many(root: Path, name: str, episodes: list[int], together: Any) -> None:
+    together.wait()
+    for turn in range(TURNS):
         for episode in episodes:
             write_annotation(root, name, episode, Annotation(as_pairs([(0, 1 + turn)], LENGTH)))
 
 
 def test_two_processes_that_write_lose_nothing(root):
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_many, args=(root, "anna", [first, first + 2])) for first in (0, 1)]
+    together = context.Barrier(2)
+    writers = [
+        context.Process(target=_write_many, args=(root, "anna", [first, first + 2], together)) for first in (0, 1)
+    ]
     for process in writers:
         process.start()
     for process in writers:
         process.join()
         assert process.exitcode == 0
-    assert {episode: a.revision for episode, a in read_annotations(root, "anna").items()} == dict.fromkeys(range(4), 5)
+    assert {episode: a.revision for episode, a in read_annotations(root, "anna").items()} == dict.fromkeys(
+        range(4), TURNS
+    )
 
 
 def test_a_shard_written_anew_keeps_what_people_revised(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 from attentiontuner.demos import Demonstration, DemoStore, write_annotation
 from attentiontuner.demos.annotations import Annotation
@@ -207,6 +208,17 @@ def test_damage_is_found_on_reading_and_by_verify(tmp_path):
     for read in (lambda: DemoStore.open(tmp_path / "d")[5], DemoStore.open(tmp_path / "d").verify):
         with pytest.raises(UserError, match="00001.safetensors.zst is missing"):
             read()
+
+
+def test_verify_finds_a_shard_that_was_exchanged(tmp_path):
+    """The same arrays in other bytes: only the checksum tells."""
+    write_store(tmp_path / "d", 4)
+    path = shard(tmp_path / "d")
+    content = zstandard.ZstdDecompressor().decompress(path.read_bytes())
+    path.write_bytes(zstandard.ZstdCompressor(level=9).compress(content))
+    assert len(DemoStore.open(tmp_path / "d")[0]) > 0
+    with pytest.raises(UserError, match="its checksum is not the manifest's"):
+        DemoStore.open(tmp_path / "d").verify()
 
 
 def test_verify_reads_annotations_too(tmp_path):
