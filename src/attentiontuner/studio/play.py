@@ -16,7 +16,7 @@ from attentiontuner.demos.store import DemoStore
 from attentiontuner.demos.writer import DemoWriter
 from attentiontuner.errors import UserError
 from attentiontuner.seeds import EVALUATION_START, demonstration_seed
-from attentiontuner.studio.sprites import large_frame
+from attentiontuner.studio.sprites import PLAY_PIXELS, large_frame
 from attentiontuner.studio.times import check_seconds, record_playing
 from attentiontuner.tasks import Task
 
@@ -160,7 +160,7 @@ class Player:
 
     def _state(self) -> dict[str, Any]:
         episode = self._episode
-        frame = large_frame(self.task.observation, episode.frames[-1])
+        frame = large_frame(self.task.observation, episode.frames[-1], PLAY_PIXELS)
         return {
             "seed": episode.seed,
             "step": len(episode.actions),

@@ -4,7 +4,6 @@ import secrets
 import socket
 import threading
 import webbrowser
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,16 +18,15 @@ from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.errors import UserError
 from attentiontuner.studio import agree
 from attentiontuner.studio.desk import Desk, Missing, Outdated, changes_as_json, check_annotator
+from attentiontuner.studio.gallery import Gallery
 from attentiontuner.studio.guard import Guard
 from attentiontuner.studio.play import OutOfStep, Player
 from attentiontuner.studio.requests import ChangeBody, SaveBody, StartBody, StepBody, TimeBody
-from attentiontuner.studio.sprites import SpriteSheet, large_frame, sprite_sheet
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.tasks import all_tasks
 
 STATIC = Path(__file__).parent / "static"
 LOOPBACK = "127.0.0.1"
-KEPT_SHEETS = 32
 
 
 def create_app(
@@ -71,9 +69,9 @@ def _serve_pages(app: FastAPI, player: Player | None) -> None:
 
 
 def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator: str, launch: str) -> None:
-    @lru_cache(KEPT_SHEETS)
-    def sheet(episode: int) -> SpriteSheet:
-        return sprite_sheet(desk.store.observation, desk.demonstration(episode).observations)
+    gallery = Gallery(desk)
+    if (desk.root / "manifest.json").is_file() and len(desk.store):
+        gallery.draw_ahead(0)
 
     @app.get("/api/dataset")
     def dataset(annotator: str | None = None) -> dict[str, Any]:
@@ -102,20 +100,17 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             "seed": demonstration.seed,
             "success": demonstration.success,
             "steps": demonstration.actions.tolist(),
-            "sprites": sheet(episode).layout(),
+            "sprites": gallery.sheet(episode).layout(),
             "state": changes_as_json(session),
         }
 
     @app.get("/api/episodes/{episode}/sprites.png")
     def sprites(episode: int) -> Response:
-        return _png(sheet(episode).png)
+        return _png(gallery.sheet(episode).png)
 
     @app.get("/api/episodes/{episode}/frames/{step}.png")
     def frame(episode: int, step: int) -> Response:
-        demonstration = desk.demonstration(episode)
-        if not 0 <= step < len(demonstration):
-            raise Missing(f"demonstration {episode} has no step {step}: it has {len(demonstration)}")
-        return _png(large_frame(desk.store.observation, demonstration.observations[step]))
+        return _png(gallery.frame(episode, step))
 
     @app.get("/api/episodes/{episode}/suggestions")
     def suggestions(episode: int, annotator: str, source: str) -> dict[str, Any]:

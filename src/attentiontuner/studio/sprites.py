@@ -15,7 +15,9 @@ from attentiontuner.pictures import CELLS, draw_observations
 THUMBNAIL_PIXELS = 112
 """A drawn observation in the sprite sheet is about this wide."""
 
-LARGE_PIXELS = 448
+LARGE_PIXELS = 224
+PLAY_PIXELS = 336
+"""Minigrid draws a new kind of tile in milliseconds times its area: larger than this, the first steps would stutter."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,15 @@ def sprite_sheet(spec: ObservationSpec, observations: NDArray[Any]) -> SpriteShe
     return SpriteSheet(encode_png(sheet), columns, rows, width, height, tuple(map(int, inverse.reshape(-1))))
 
 
-def large_frame(spec: ObservationSpec, observation: NDArray[Any]) -> bytes:
-    """One observation as a PNG for the large view."""
-    return encode_png(draw_observations(spec, observation[None], tile_pixels(spec, LARGE_PIXELS))[0])
+def large_frame(spec: ObservationSpec, observation: NDArray[Any], pixels: int = LARGE_PIXELS) -> bytes:
+    """One observation as a PNG about `pixels` wide."""
+    return encode_png(draw_observations(spec, observation[None], tile_pixels(spec, pixels))[0])
+
+
+def draw_ahead(spec: ObservationSpec, observations: NDArray[Any]) -> None:
+    """Draw the kinds of tiles in `observations` once, so that Minigrid has them ready when the page asks."""
+    if spec.kind == "grid":
+        draw_observations(spec, observations, tile_pixels(spec, LARGE_PIXELS))
 
 
 def tile_pixels(spec: ObservationSpec, wanted: int) -> int:

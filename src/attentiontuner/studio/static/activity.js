@@ -6,7 +6,8 @@ const MODIFIERS = new Set(["Shift", "Control", "Alt", "Meta", "AltGraph", "CapsL
 export class Activity {
   constructor() {
     this.seconds = 0;
-    this.interactions = 0;
+    this.interactions = 0; // on this demonstration
+    this.total = 0; // since the page was opened
     this.last = performance.now();
     const alive = () => this.touch();
     for (const kind of ["pointermove", "wheel"]) addEventListener(kind, alive, { passive: true, capture: true });
@@ -25,6 +26,7 @@ export class Activity {
   count() {
     this.touch();
     this.interactions += 1;
+    this.total += 1;
     this.publish();
   }
 
@@ -46,5 +48,6 @@ export class Activity {
 
   publish() {
     document.documentElement.dataset.interactions = String(this.interactions);
+    document.documentElement.dataset.totalInteractions = String(this.total);
   }
 }

@@ -78,10 +78,16 @@ export class Saver {
           await new Promise((resume) => setTimeout(resume, pause));
         } else {
           this.queue.length = 0; // later changes were made on top of the refused one
+          this.finish();
           change.refused(refused);
+          return;
         }
       }
     }
+    this.finish();
+  }
+
+  finish() {
     this.busy = false;
     this.show("saved", 0, "");
   }

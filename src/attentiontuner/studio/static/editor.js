@@ -75,25 +75,41 @@ export class Editor {
   enter() {
     const { model, on } = this;
     const pair = model.candidate;
+    const next = this.nextSuggestion();
     if (model.selected?.suggested) on.accept([[model.selected.p, model.selected.q]]);
     else if (pair && model.multiplicity(...pair)) on.say(`${pair[0]} → ${pair[1]} is marked already; Delete removes it.`);
     else if (pair) this.add([pair]);
     else if (model.p === null && model.q === null) on.say("Mark the step that was recalled with P first.");
     else on.say("The recalled step p must lie before q.");
-    model.selected = null;
-    on.changed();
+    this.goOn(next);
   }
 
   /** Delete: what is selected, or the pair that is marked. */
   remove() {
     const { model, on } = this;
     const pair = model.candidate;
+    const next = this.nextSuggestion();
     if (model.selected?.suggested) on.reject([[model.selected.p, model.selected.q]]);
     else if (model.selected) on.change({ kind: "remove", pairs: [[model.selected.p, model.selected.q]] });
     else if (pair && model.multiplicity(...pair)) on.change({ kind: "remove", pairs: [pair] });
     else on.say("Select a pair first: click its arc, or press [ or ].");
-    model.selected = null;
-    on.changed();
+    this.goOn(next);
+  }
+
+  /** The open suggestion after the selected one, if one is selected. @returns {Shown | null} */
+  nextSuggestion() {
+    const { selected, openSuggestions } = this.model;
+    if (!selected?.suggested) return null;
+    const now = openSuggestions.findIndex(({ p, q }) => p === selected.p && q === selected.q);
+    const next = openSuggestions[now + 1];
+    return next ? { p: next.p, q: next.q, suggested: true } : null;
+  }
+
+  /** Select what comes next, or nothing. @param {Shown | null} next */
+  goOn(next) {
+    this.model.selected = null;
+    if (next) this.choose(next);
+    else this.on.changed();
   }
 
   /** R: one more pair at the same distance as the last two. */

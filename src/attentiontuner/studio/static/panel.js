@@ -47,10 +47,17 @@ export class Panel {
     for (const choice of this.keeps()) choice.addEventListener("click", () => on.keep(/** @type {import("./model.js").Keep} */ (choice.dataset.keep)));
     input("episode").addEventListener("change", () => {
       const wanted = Number(input("episode").value);
+      input("episode").blur();
       if (Number.isInteger(wanted) && wanted >= 0 && wanted < this.model.data.lengths.length) on.open(wanted);
       else this.draw();
     });
-    input("annotator").addEventListener("change", () => input("annotator").reportValidity() && input("annotator").value && on.annotator(input("annotator").value));
+    input("annotator").addEventListener("change", () => {
+      const field = input("annotator");
+      if (!field.value) field.value = this.model.data.annotator;
+      if (!field.reportValidity()) return;
+      field.blur();
+      on.annotator(field.value);
+    });
     this.note.addEventListener("input", () => {
       this.saveState("saving", 1, "");
       this.sendNote = () => on.change({ kind: "note", text: this.note.value });

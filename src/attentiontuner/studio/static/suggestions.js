@@ -22,6 +22,7 @@ export class Suggestions {
     select("source").addEventListener("change", () => {
       model.source = select("source").value;
       localStorage.setItem("studio.source", model.source);
+      select("source").blur(); // so that the keys work again
       void this.load();
     });
     button("accept-all").addEventListener("click", () => this.acceptAll());

@@ -1,0 +1,42 @@
+"""The pictures of one data set, kept while they are looked at."""
+
+import threading
+from functools import lru_cache
+
+from attentiontuner.studio.desk import Desk, Missing
+from attentiontuner.studio.sprites import SpriteSheet, draw_ahead, large_frame, sprite_sheet
+
+KEPT_SHEETS = 32
+
+
+class Gallery:
+    """Sprite sheets and large frames of the demonstrations of one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._drawing = threading.Lock()
+        self._kept_sheet = lru_cache(KEPT_SHEETS)(self._draw_sheet)
+
+    def sheet(self, episode: int) -> SpriteSheet:
+        """The sprite sheet of one demonstration; two requests for it at once draw it once."""
+        with self._drawing:
+            return self._kept_sheet(episode)
+
+    def frame(self, episode: int, step: int) -> bytes:
+        """One step as a PNG for the large view."""
+        demonstration = self._desk.demonstration(episode)
+        if not 0 <= step < len(demonstration):
+            raise Missing(f"demonstration {episode} has no step {step}: it has {len(demonstration)}, counted from 0")
+        return large_frame(self._desk.store.observation, demonstration.observations[step])
+
+    def draw_ahead(self, episode: int) -> None:
+        """Draw what the page will ask for first, in the background."""
+
+        def draw() -> None:
+            self.sheet(episode)
+            draw_ahead(self._desk.store.observation, self._desk.demonstration(episode).observations)
+
+        threading.Thread(target=draw, daemon=True).start()
+
+    def _draw_sheet(self, episode: int) -> SpriteSheet:
+        return sprite_sheet(self._desk.store.observation, self._desk.demonstration(episode).observations)
