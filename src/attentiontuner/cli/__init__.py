@@ -15,6 +15,7 @@ COMMANDS = {
     "reproduce": "Run the cells of a table or figure of the paper, as records; stopped, it goes on.",
     "report": "Make the tables, figures and page from records, next to the paper's numbers.",
     "train": "Train a policy on demonstrations and their memory pairs.",
+    "evaluate": "Play many episodes with a policy, count successes, film what it recalls.",
     "annotate": "Open a page where people mark what they remembered.",
     "play": "Open a page where a person plays a task, and record the episodes.",
     "studio-times": "Print how long people needed to play and to annotate.",

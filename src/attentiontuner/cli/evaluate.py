@@ -1,0 +1,117 @@
+"""`attentiontuner evaluate`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from attentiontuner.errors import UserError
+
+if TYPE_CHECKING:
+    from attentiontuner.tasks import Task
+
+
+def evaluate(
+    run: Positional[Path | None] = None,
+    /,
+    episodes: int = 1000,
+    seed: int = 0,
+    policy: Literal["model", "random", "expert"] = "model",
+    task: str | None = None,
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    best: bool = False,
+    video: int = 0,
+    workers: int | None = None,
+    batch: int = 128,
+    device: str | None = None,
+    out: Path | None = None,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Play many episodes with a trained policy (or the random one, or the expert) and count successes.
+
+    The episodes' seeds are those of no training demonstration. Interrupted, the same command goes on after the finished
+    episodes. Results: OUT/episodes.jsonl, one line per episode, and OUT/summary.json.
+
+    Args:
+        run: folder of a run made by `attentiontuner train`; not needed with --policy random or expert.
+        episodes: how many.
+        seed: evaluation seed; the environment seeds follow from it.
+        policy: the run's model, or the floor (random) or ceiling (expert) of its task.
+        task: which task to play with --policy random or expert where no run is given.
+        settings: environment settings as name=value, in place of those the run was trained with.
+        best: the weights with the best success rate during training, not the latest.
+        video: how many recall films to make, failures and successes in turn.
+        workers: processes that step the environments; chosen by the number of cores if not given, 0 for none.
+        batch: episodes in flight at once.
+        device: where the model computes, such as cpu or cuda; the GPU if there is one.
+        out: folder of the results; RUN/evaluation if not given.
+        as_json: print the summary as JSON.
+    """
+    from attentiontuner.evaluation.record import describe
+    from attentiontuner.evaluation.record import evaluate as play
+
+    if video and policy != "model":
+        raise UserError(f"--video shows what a trained model recalls; it does not go with --policy {policy}")
+    chosen = _task(run, policy, task, settings)
+    folder = out or _folder(run, policy, chosen.name)
+    player, of = _policy(run, policy, chosen, best, device, seed)
+    results, summary = play(player, chosen, episodes, folder, seed=seed, batch=batch, workers=workers, of=of)
+    films: list[str] = []
+    if video and run is not None:
+        from attentiontuner.evaluation.film import make_films
+
+        films = [str(path) for path in make_films(run, chosen, results, video, folder, best=best, device=device)]
+    if as_json:
+        print(json.dumps({**summary, "films": films}, indent=2))
+        return
+    print(f"{run or chosen.name}: {describe(summary)}")
+    for film in films:
+        print(f"film: {film}")
+
+
+def _task(run: Path | None, policy: str, name: str | None, words: tuple[str, ...]) -> "Task":
+    from attentiontuner.cli.collect import parse_settings
+    from attentiontuner.tasks import get_task
+
+    settings = parse_settings(words)
+    if run is None:
+        if policy == "model":
+            raise UserError("give the folder of a run, or --policy random or expert with --task")
+        if name is None:
+            raise UserError(f"--policy {policy} needs --task, or the folder of a run")
+        return get_task(name, settings)
+    from attentiontuner.training.checkpoint import read_config
+
+    config = read_config(run)
+    if name not in (None, config.task):
+        raise UserError(f"{run} was trained on task {config.task!r}: it cannot be evaluated on {name!r}")
+    return get_task(config.task, {**config.settings, **settings})
+
+
+def _folder(run: Path | None, policy: str, task: str) -> Path:
+    if run is None:
+        return Path("runs") / f"{task}-{policy}" / "evaluation"
+    return run / "evaluation" if policy == "model" else run / "evaluation" / policy
+
+
+def _policy(
+    run: Path | None, name: str, task: "Task", best: bool, device: str | None, seed: int
+) -> tuple[Any, dict[str, str]]:
+    """The policy, and what tells it from others."""
+    from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
+
+    if name == "random":
+        return RandomPolicy(len(task.actions), seed), {"policy": name}
+    if name == "expert":
+        return ExpertPolicy(), {"policy": name}
+    assert run is not None
+    import hashlib
+
+    from attentiontuner.evaluation.policy import load_policy
+    from attentiontuner.training.checkpoint import BEST_FILE, MODEL_FILE
+
+    player = load_policy(run, best=best, device=device, max_steps=task.max_steps)
+    weights = (run / (BEST_FILE if best else MODEL_FILE)).read_bytes()
+    return player, {"policy": name, "weights": hashlib.sha256(weights).hexdigest()}

@@ -1,0 +1,282 @@
+"""Recall films: beside the present, the past that the policy attends to and what the expert recalls there.
+
+A film is a GIF. Left the present observation and the action; right one row per supervised head with the past
+observations it attends to most, and a row with those the expert recalls; below a timeline of all weights.
+Green: policy and expert agree. Orange: only one of them.
+"""
+
+import io
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from attentiontuner.errors import UserError
+from attentiontuner.evaluation.policy import ModelPolicy, default_device, recall_heads
+from attentiontuner.evaluation.recall import ATTENDED, Recalled, record_recall
+from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.files import write_bytes
+from attentiontuner.models.heads import Head
+from attentiontuner.pictures import draw_observations
+from attentiontuner.tasks import Task
+from attentiontuner.training.checkpoint import load_model
+
+PAPER, INK, FAINT, LINE = "#ffffff", "#1c1f26", "#7a808c", "#e3e6ea"
+AGREE, DIFFER = "#1b8a4b", "#d9730d"
+HEAD_COLOURS = ("#3b5bdb", "#9c36b5", "#0c8599", "#c2255c")
+
+MARGIN, WIDTH, HEADER = 28, 920, 64
+NOW_SIDE = 280
+PAST_LEFT = MARGIN + NOW_SIDE + 44
+GAP = 26
+TIMELINE = 132
+
+QUICK, SLOW, STILL = 140, 700, 2200
+"""Milliseconds a step is shown: ordinary ones, those at which something is recalled, the first and the last."""
+
+MOST_FRAMES = 160
+
+
+def make_films(
+    run: Path,
+    task: Task,
+    results: Sequence[EpisodeResult],
+    count: int,
+    out: Path,
+    *,
+    best: bool = False,
+    device: str | None = None,
+) -> list[Path]:
+    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths."""
+    if count < 1:
+        raise UserError(f"--video {count}: give at least 1")
+    model, config = load_model(run, best=best)
+    heads = recall_heads(config)[: len(HEAD_COLOURS)]
+    policy = ModelPolicy(model.to(default_device() if device is None else device), task.max_steps, watch=heads)
+    paths = []
+    for result in _choose(results, count):
+        recalled = record_recall(policy, task, result.seed, result.episode)
+        outcome = "solved" if recalled.success else "failed"
+        path = out / f"episode-{result.episode:04d}-{outcome}.gif"
+        save_film(recalled, path, supervised=bool(config.supervised()))
+        paths.append(path)
+    return paths
+
+
+def _choose(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:
+    """Failures and successes in turn, the first of each first."""
+    failed = [result for result in results if not result.success]
+    solved = [result for result in results if result.success]
+    shared = min(len(failed), len(solved))
+    in_turn = [result for both in zip(solved, failed, strict=False) for result in both]
+    return [*in_turn, *solved[shared:], *failed[shared:]][:count]
+
+
+def save_film(recalled: Recalled, path: Path, supervised: bool = True) -> None:
+    """Write the film of one episode."""
+    steps = _steps_shown(recalled)
+    stage = _Stage(recalled, supervised)
+    pictures = [stage.draw(step) for step in steps]
+    palette = _shared_palette(pictures)
+    frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    durations = [_duration(recalled, step) for step in steps]
+    buffer = io.BytesIO()
+    frames[0].save(
+        buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False, disposal=1
+    )
+    write_bytes(path, buffer.getvalue())
+
+
+def _steps_shown(recalled: Recalled) -> list[int]:
+    """Every step; of a long episode all that recall something, and as many others as there is room for."""
+    length = len(recalled)
+    if length <= MOST_FRAMES:
+        return list(range(length))
+    special = [step for step in range(length) if _recalls(recalled, step)]
+    others = sorted(set(range(length)) - set(special))
+    if len(special) > MOST_FRAMES // 2:
+        special = special[:: -(-2 * len(special) // MOST_FRAMES)]
+    others = others[:: max(1, -(-len(others) // (MOST_FRAMES - len(special))))]
+    return sorted({0, *special, *others, length - 1})
+
+
+def _recalls(recalled: Recalled, step: int) -> bool:
+    """Whether the expert recalls something here that it did not recall a step before."""
+    before = recalled.expert_recalls(step - 1) if step else []
+    return bool(set(recalled.expert_recalls(step)) - set(before))
+
+
+def _duration(recalled: Recalled, step: int) -> int:
+    if step in (0, len(recalled) - 1):
+        return STILL
+    return SLOW if _recalls(recalled, step) else QUICK
+
+
+def _shared_palette(pictures: Sequence[Image.Image]) -> Image.Image:
+    """One palette for the whole film, so that what does not change between frames costs nothing."""
+    chosen = [pictures[index] for index in np.unique(np.linspace(0, len(pictures) - 1, 12).round().astype(int))]
+    together = Image.new("RGB", (WIDTH, sum(picture.height for picture in chosen)))
+    for number, picture in enumerate(chosen):
+        together.paste(picture, (0, number * picture.height))
+    return together.quantize(colors=128, method=Image.Quantize.MEDIANCUT)
+
+
+@cache
+def _font(size: int, bold: bool = False) -> Any:
+    import matplotlib
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
+
+
+class _Stage:
+    """Draws one step after the other on the same layout."""
+
+    def __init__(self, recalled: Recalled, supervised: bool) -> None:
+        self.recalled, self.supervised = recalled, supervised
+        self.heads: tuple[Head, ...] = tuple(recalled.weights)
+        rows = len(self.heads) + 1
+        self.thumbnail = 100 if rows <= 2 else 88 if rows == 3 else 64
+        self.thumbnails = (WIDTH - MARGIN - PAST_LEFT + GAP) // (self.thumbnail + GAP)
+        self.row_height = self.thumbnail + 66
+        body = max(NOW_SIDE + 84, rows * self.row_height)
+        self.timeline_top = HEADER + body + 8
+        self.height = self.timeline_top + TIMELINE
+        spec = recalled.task.observation
+        self.large = draw_observations(spec, recalled.observations, tile=NOW_SIDE // 7)
+        self.small = [Image.fromarray(frame) for frame in draw_observations(spec, recalled.observations, tile=16)]
+
+    def draw(self, step: int) -> Image.Image:
+        picture = Image.new("RGB", (WIDTH, self.height), PAPER)
+        pen = ImageDraw.Draw(picture)
+        self._header(pen)
+        self._now(picture, pen, step)
+        top = HEADER
+        for number, head in enumerate(self.heads):
+            self._head_row(picture, pen, step, head, HEAD_COLOURS[number], top)
+            top += self.row_height
+        self._expert_row(picture, pen, step, top)
+        self._timeline(pen, step)
+        return picture
+
+    def _header(self, pen: Any) -> None:
+        recalled = self.recalled
+        pen.text((MARGIN, 18), recalled.task.title, INK, _font(24, bold=True))
+        right = f"episode {recalled.episode}  ·  seed {recalled.seed}  ·  "
+        outcome, colour = ("solved", AGREE) if recalled.success else ("not solved", DIFFER)
+        end = WIDTH - MARGIN - pen.textlength(outcome, _font(15, bold=True))
+        pen.text((end, 25), outcome, colour, _font(15, bold=True))
+        pen.text((end - pen.textlength(right, _font(15)), 25), right, FAINT, _font(15))
+        pen.line((MARGIN, HEADER - 8, WIDTH - MARGIN, HEADER - 8), LINE)
+
+    def _now(self, picture: Image.Image, pen: Any, step: int) -> None:
+        recalled, top = self.recalled, HEADER + 30
+        pen.text((MARGIN, HEADER + 4), f"step {step}", INK, _font(16, bold=True))
+        of = f"of {len(recalled)}"
+        pen.text((MARGIN + NOW_SIDE - pen.textlength(of, _font(14)), HEADER + 6), of, FAINT, _font(14))
+        frame = Image.fromarray(self.large[step]).resize((NOW_SIDE, NOW_SIDE), Image.Resampling.NEAREST)
+        picture.paste(frame, (MARGIN, top))
+        names, action, decision = recalled.task.actions, int(recalled.actions[step]), recalled.expert[step]
+        top += NOW_SIDE + 12
+        pen.text((MARGIN, top), "does", FAINT, _font(15))
+        pen.text((MARGIN + 46, top - 3), names[action], INK, _font(19, bold=True))
+        if decision is not None:
+            same = decision.action == action
+            text = "as the expert would" if same else f"the expert would do {names[decision.action]}"
+            pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
+
+    def _head_row(self, picture: Image.Image, pen: Any, step: int, head: Head, colour: str, top: int) -> None:
+        recalled = self.recalled
+        expert, weights = set(recalled.expert_recalls(step)), recalled.weights[head][step]
+        pen.rectangle((PAST_LEFT, top + 7, PAST_LEFT + 10, top + 17), fill=colour)
+        name = f"head {head} attends to" if self.supervised else f"head {head} (not supervised) attends to"
+        pen.text((PAST_LEFT + 18, top + 3), name, INK, _font(15, bold=True))
+        present = f"the present {weights[step]:.2f}"
+        pen.text((WIDTH - MARGIN - pen.textlength(present, _font(13)), top + 5), present, FAINT, _font(13))
+        found = recalled.attended(head, step, self.thumbnails)
+        if not found:
+            text = f"no earlier step with weight {ATTENDED} or more"
+            pen.text((PAST_LEFT, top + 30 + self.thumbnail // 2), text, FAINT, _font(14))
+        for place, (past, weight) in enumerate(found):
+            left = self._thumbnail(picture, pen, past, place, top, AGREE if past in expert else DIFFER)
+            bottom = top + 34 + self.thumbnail
+            pen.text((left, bottom), self._label(past), INK, _font(13))
+            number = f"{weight:.2f}"
+            pen.text(
+                (left + self.thumbnail - pen.textlength(number, _font(13, bold=True)), bottom),
+                number,
+                colour,
+                _font(13, bold=True),
+            )
+            pen.rectangle((left, bottom + 18, left + self.thumbnail - 1, bottom + 21), fill=LINE)
+            pen.rectangle(
+                (left, bottom + 18, left + max(1, round(weight * (self.thumbnail - 1))), bottom + 21), fill=colour
+            )
+
+    def _expert_row(self, picture: Image.Image, pen: Any, step: int, top: int) -> None:
+        recalled = self.recalled
+        past = recalled.expert_recalls(step)
+        pen.text((PAST_LEFT, top + 3), "the expert recalls", INK, _font(15, bold=True))
+        if not past:
+            lost = recalled.expert[step] is None
+            text = (
+                "no expert to ask" if lost and recalled.task.expert is None else "lost its way" if lost else "nothing"
+            )
+            pen.text((PAST_LEFT + 158, top + 4), text, FAINT, _font(14))
+            return
+        shown = sorted(past, key=lambda p: -recalled.strongest(step, p))[: self.thumbnails]
+        if len(past) > len(shown):
+            pen.text((PAST_LEFT + 158, top + 4), f"{len(past)} steps, among them", FAINT, _font(14))
+        for place, p in enumerate(shown):
+            met = recalled.strongest(step, p) >= ATTENDED
+            left = self._thumbnail(picture, pen, p, place, top, AGREE if met else DIFFER)
+            bottom = top + 34 + self.thumbnail
+            pen.text((left, bottom), self._label(p), INK, _font(13))
+            note = "so does the policy" if met else "the policy does not"
+            if len(shown) == 1:
+                pen.text((left + self.thumbnail + 12, bottom), note, AGREE if met else DIFFER, _font(13))
+            else:
+                mark = "✓" if met else "✗"
+                end = left + self.thumbnail - pen.textlength(mark, _font(13))
+                pen.text((end, bottom), mark, AGREE if met else DIFFER, _font(13))
+
+    def _thumbnail(self, picture: Image.Image, pen: Any, past: int, place: int, top: int, colour: str) -> int:
+        """Paste the observation of step `past` with a border; its left edge."""
+        side = self.thumbnail
+        left = PAST_LEFT + place * (side + GAP)
+        frame = self.small[past].resize((side, side), Image.Resampling.LANCZOS)
+        picture.paste(frame, (left, top + 30))
+        pen.rectangle((left - 3, top + 27, left + side + 2, top + side + 32), outline=colour, width=3)
+        return left
+
+    def _label(self, step: int) -> str:
+        return f"step {step}" if self.thumbnail >= 88 else str(step)
+
+    def _timeline(self, pen: Any, step: int) -> None:
+        recalled, top = self.recalled, self.timeline_top
+        left, right, base = MARGIN, WIDTH - MARGIN, top + 62
+        length = len(recalled)
+        width = (right - left) / length
+        pen.line((left, top - 6, right, top - 6), LINE)
+        pen.line((left, base, right, base), LINE)
+        for mark in range(0, length, 10 if length <= 160 else 50):
+            x = left + (mark + 0.5) * width
+            pen.line((x, base, x, base + 4), FAINT)
+            pen.text((x, base + 24), str(mark), FAINT, _font(12), anchor="mt")
+        bar = max(2.0, width * 0.7 / max(1, len(self.heads)))
+        for number, head in enumerate(self.heads):
+            for past in np.flatnonzero(recalled.weights[head][step, : step + 1] >= 0.01):
+                x = left + past * width + width * 0.15 + number * bar
+                height = 52 * float(recalled.weights[head][step, past])
+                pen.rectangle((x, base - max(1, height), x + bar - 1, base), fill=HEAD_COLOURS[number])
+        for recalled_step in recalled.expert_recalls(step):
+            x = left + (recalled_step + 0.5) * width
+            met = recalled.strongest(step, recalled_step) >= ATTENDED
+            pen.polygon([(x - 5, base + 18), (x + 5, base + 18), (x, base + 7)], fill=AGREE if met else DIFFER)
+        x = left + (step + 0.5) * width
+        pen.line((x, top, x, base + 4), INK)
+        legend = "attention over the episode so far;  ▲ recalled by the expert"
+        pen.text((left, top + 106), legend, FAINT, _font(12))

@@ -1,0 +1,102 @@
+"""One episode with everything a recall film shows: what was seen, done and attended to, and what the expert recalls."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.evaluation.policy import ModelPolicy
+from attentiontuner.experts.base import Decision
+from attentiontuner.models.heads import Head
+from attentiontuner.tasks import Task
+
+ATTENDED = 0.1
+"""From this weight on a head counts as attending to a step."""
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """An episode of T steps as a policy played it.
+
+    Attributes:
+        observations: `[T, …]`.
+        actions: `[T]`.
+        weights: by head `[T, T]`: row q holds the weights on the observations 0 … q at step q.
+        expert: the expert's decision at each step of this very episode; None where there is none to ask, or where the
+            policy has led it to a place it cannot handle.
+        success: whether the policy solved it.
+        episode, seed: which one it is.
+    """
+
+    task: Task
+    observations: NDArray[Any]
+    actions: NDArray[np.int64]
+    weights: dict[Head, NDArray[np.float32]]
+    expert: list[Decision | None]
+    success: bool
+    episode: int
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def attended(self, head: Head, step: int, most: int) -> list[tuple[int, float]]:
+        """The earlier steps with the largest weights, at least `ATTENDED` each: (step, weight), largest first."""
+        weights = self.weights[head][step, :step]
+        order = np.argsort(-weights, kind="stable")[:most]
+        return [(int(p), float(weights[p])) for p in order if weights[p] >= ATTENDED]
+
+    def expert_recalls(self, step: int) -> list[int]:
+        """The earlier steps the expert recalls at `step`, each once, latest last."""
+        decision = self.expert[step]
+        return [] if decision is None else sorted({int(p) for p in decision.recalled})
+
+    def strongest(self, step: int, past: int) -> float:
+        """The largest weight any watched head gives at `step` to the observation at `past`."""
+        return max((float(weights[step, past]) for weights in self.weights.values()), default=0.0)
+
+
+def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> Recalled:
+    """Play one episode with `policy` (its `watch` heads are recorded), asking the expert what it recalls on the way."""
+    env = task.make_env()
+    observation, _ = env.reset(seed=seed)
+    expert = task.make_expert(env) if task.expert is not None else None
+    policy.reset(1)
+    observations, actions, decisions = [], [], []
+    weights: dict[Head, list[NDArray[np.float32]]] = {head: [] for head in policy.watch}
+    ended, success = False, False
+    while not ended:
+        seen = np.asarray(observation, task.observation.dtype).copy()
+        decision, expert = _ask(expert, seen)
+        action = int(policy.act(seen[None])[0])
+        for head in policy.watch:
+            weights[head].append(policy.weights[head][0])
+        observations.append(seen)
+        actions.append(action)
+        decisions.append(decision)
+        observation, reward, terminated, truncated, info = env.step(action)
+        ended = bool(terminated or truncated)
+        success = ended and task.solved(float(reward), bool(terminated), info)
+    env.close()
+    length = len(actions)
+    return Recalled(
+        task,
+        np.stack(observations),
+        np.array(actions, np.int64),
+        {head: np.stack(rows)[:, :length] for head, rows in weights.items()},
+        decisions,
+        success,
+        episode,
+        seed,
+    )
+
+
+def _ask(expert: Any, observation: NDArray[Any]) -> tuple[Decision | None, Any]:
+    """The expert's decision. An expert follows its own plan and may not cope with a policy that left it."""
+    if expert is None:
+        return None, None
+    try:
+        return expert.decide(observation), expert
+    except Exception:
+        return None, None

@@ -1,0 +1,136 @@
+"""Recall films: what they record, what they show, how large they are."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attentiontuner.evaluation import film
+from attentiontuner.evaluation.policy import ModelPolicy
+from attentiontuner.evaluation.recall import record_recall
+from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.models import Head, Transformer, TransformerConfig
+from attentiontuner.seeds import EVALUATION_START
+from attentiontuner.tasks import get_task
+from attentiontuner.training.config import paper_config
+from tests.evaluation.toys import recall_task
+
+SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
+
+
+FIRST = Head(0, 0)
+
+
+def policy_for(task, watch=(FIRST,)):
+    torch.manual_seed(1)
+    model = Transformer(TransformerConfig(task.observation, len(task.actions), **SMALL))
+    return ModelPolicy(model, task.max_steps, watch=watch)
+
+
+def test_a_recording_has_attention_and_the_experts_memory():
+    task, seed = recall_task(), EVALUATION_START
+    recalled = record_recall(policy_for(task), task, seed, episode=4)
+    length = len(recalled)
+    weights = recalled.weights[Head(0, 0)]
+    assert weights.shape == (length, length)
+    assert not np.triu(weights, 1).any()
+    assert (weights.sum(1) <= 1 + 1e-5).all()
+    assert weights[0, 0] == pytest.approx(1)
+    assert [recalled.expert_recalls(step) for step in range(length)] == [[]] * (length - 1) + [[0]]
+    past, weight = recalled.attended(Head(0, 0), length - 1, most=1)[0]
+    assert weight == weights[-1, :-1].max() == weights[-1, past]
+
+
+class LostExpert:
+    def __init__(self, env):
+        self.step = 0
+
+    def decide(self, observation):
+        self.step += 1
+        if self.step == 2:
+            raise RuntimeError("this is not where I wanted to be")
+        from attentiontuner.experts.base import Decision
+
+        return Decision(0)
+
+
+def test_an_expert_that_loses_its_way_does_not_stop_the_film(tmp_path):
+    task = dataclasses.replace(recall_task(), expert=LostExpert)
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    assert recalled.expert[0] is not None
+    assert recalled.expert[1:] == [None] * (len(recalled) - 1)
+    film.save_film(recalled, tmp_path / "film.gif")
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_hallway_film(tmp_path, heads):
+    task = get_task("hallway", {"length": 4})
+    recalled = record_recall(policy_for(task, [Head(0, head) for head in range(heads)]), task, EVALUATION_START, 0)
+    path = tmp_path / "film.gif"
+    film.save_film(recalled, path)
+    assert path.stat().st_size < 1_500_000
+    with Image.open(path) as picture:
+        assert picture.n_frames == len(recalled)
+        first = picture.convert("RGB")
+        picture.seek(picture.n_frames - 1)
+        last = picture.convert("RGB")
+        assert picture.info["duration"] == film.STILL
+    # The first frame shows the first observation where the present is shown, and the film moves.
+    drawn = Image.fromarray(film.draw_observations(task.observation, recalled.observations[:1], tile=40)[0])
+    box = (film.MARGIN, film.HEADER + 30, film.MARGIN + 280, film.HEADER + 310)
+    difference = np.abs(np.asarray(first.crop(box), int) - np.asarray(drawn, int))
+    assert difference.mean() < 8
+    assert np.abs(np.asarray(first, int) - np.asarray(last, int)).mean() > 0.5
+
+
+def test_agreement_is_green_and_a_miss_is_orange():
+    task = recall_task()
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    last = len(recalled) - 1
+
+    def colours(weight):
+        weights = np.zeros_like(recalled.weights[Head(0, 0)])
+        weights[last, 0] = weight
+        stage = film._Stage(dataclasses.replace(recalled, weights={Head(0, 0): weights}, success=True), supervised=True)
+        drawn = np.asarray(stage.draw(last)).reshape(-1, 3)
+        return [
+            int((drawn == np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)])).all(1).sum())
+            for c in (film.AGREE, film.DIFFER)
+        ]
+
+    agreeing, missing = colours(0.8), colours(0.02)
+    assert agreeing[0] > missing[0] + 1000
+    assert missing[1] > agreeing[1] + 500
+
+
+def result(episode, success):
+    return EpisodeResult(episode, EVALUATION_START + episode, success, 0.0, 5)
+
+
+def test_films_show_a_success_and_a_failure_if_there_are_any(tmp_path, monkeypatch):
+    task = recall_task()
+    model = policy_for(task).model
+    config = paper_config(task, model=SMALL)
+    monkeypatch.setattr(film, "load_model", lambda run, best: (model, config))
+    results = [result(0, True), result(1, True), result(2, False), result(3, True)]
+    assert [chosen.episode for chosen in film._choose(results, 2)] == [0, 2]
+    assert [chosen.episode for chosen in film._choose(results, 9)] == [0, 2, 1, 3]
+    assert [chosen.episode for chosen in film._choose(results[:2], 2)] == [0, 1]
+    paths = film.make_films(tmp_path, task, results, 2, tmp_path / "out", device="cpu")
+    assert [path.name[:13] for path in paths] == ["episode-0000-", "episode-0002-"]
+    assert all(path.exists() for path in paths)
+
+
+def test_a_long_episode_is_shortened_around_what_is_recalled():
+    task = recall_task()
+    short = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    length = 1000
+    from attentiontuner.experts.base import Decision
+
+    decisions = [Decision(0, (1,) if step % 100 == 50 else ()) for step in range(length)]
+    recalled = dataclasses.replace(short, actions=np.zeros(length, np.int64), expert=decisions)
+    steps = film._steps_shown(recalled)
+    assert len(steps) <= film.MOST_FRAMES + 2
+    assert {0, 50, 150, 950, 999} <= set(steps)
