@@ -120,19 +120,19 @@ def success_bars(table: Table) -> Figure | None:
     tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
     if not tasks:
         return None
-    columns = table.recipe.columns
+    columns, paper = table.recipe.columns, _with_paper(table)
     figure = Figure(figsize=((0.72 * len(columns) + 1.4) * len(tasks) + 0.4, 3.9), layout="constrained")
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
     for axis, task in zip(axes, tasks, strict=True):
         for place, column in enumerate(columns):
             colour, _, hatch = style_of(column.method)
-            _draw_bar(axis, place, table.rows[task][column.title], colour, hatch)
+            _draw_bar(axis, place, table.rows[task][column.title], colour, hatch, paper)
         axis.set_xticks(range(len(columns)), [_wrap(column.title) for column in columns], fontsize=8)
         axis.set_xlim(-0.6, len(columns) - 0.4)
         axis.set_title(get_task(task).title)
         _success_axis(axis)
     axes[0].set_ylabel("success, %")
-    _legend(figure, [column.method for column in columns], bars=True, paper=_any_paper(table, tasks))
+    _legend(figure, [column.method for column in columns], bars=True, paper=paper)
     return figure
 
 
@@ -141,19 +141,19 @@ def success_by_task(table: Table) -> Figure | None:
     tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
     if not tasks:
         return None
-    columns = table.recipe.columns
+    columns, paper = table.recipe.columns, _with_paper(table)
     figure = Figure(figsize=(1.6 * len(tasks) + 1.6, 3.9), layout="constrained")
     axis = figure.subplots()
     for number, task in enumerate(tasks):
         for place, column in enumerate(columns):
             colour, _, hatch = style_of(column.method)
             where = number * (len(columns) + 0.7) + place
-            _draw_bar(axis, where, table.rows[task][column.title], colour, hatch)
+            _draw_bar(axis, where, table.rows[task][column.title], colour, hatch, paper)
     middles = [number * (len(columns) + 0.7) + (len(columns) - 1) / 2 for number in range(len(tasks))]
     axis.set_xticks(middles, [get_task(task).title for task in tasks])
     _success_axis(axis)
     axis.set_ylabel("success, %")
-    _legend(figure, [column.method for column in columns], bars=True, paper=_any_paper(table, tasks))
+    _legend(figure, [column.method for column in columns], bars=True, paper=paper)
     return figure
 
 
@@ -181,9 +181,9 @@ def scaling_lines(table: Table) -> Figure | None:
         means = [sizes[size].mean for size in there]
         colour, line, _ = style_of("vanilla")
         axis.errorbar(there, means, half, color=colour, linestyle=line, marker="o", capsize=4, label=METHODS["vanilla"])
-        printed = [size for size, entry in sizes.items() if entry.published]
-        heights = [entry.published.mean for entry in sizes.values() if entry.published]
-        axis.plot(printed, heights, "D", mfc="none", mec="black", markersize=10, label="paper, vanilla")
+        if _with_paper(table):
+            printed = {size: entry.published.mean for size, entry in sizes.items() if entry.published}
+            axis.plot(*zip(*printed.items(), strict=True), "D", mfc="none", mec="black", ms=10, label="paper, vanilla")
         if reference.values:
             axis.axhline(reference.mean, color=style_of("attentiontuner")[0], linestyle=":", label="AttentionTuner, 1×")
         axis.set_xscale("log", base=2)
@@ -197,19 +197,16 @@ def scaling_lines(table: Table) -> Figure | None:
     return figure
 
 
-def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str) -> None:
+def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, paper: bool) -> None:
     if entry.values:
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
             low, high = min(entry.half_width, entry.mean), min(entry.half_width, max(100 - entry.mean, 0))
             axis.errorbar(place, entry.mean, [[low], [high]], color="black", capsize=3, linewidth=1)
         if len(entry.values) < entry.planned:
-            axis.text(place, 2, f"n={len(entry.values)}", ha="center", fontsize=7, color="black", bbox=_LABEL)
-    if entry.published is not None:
+            axis.text(place, 104, f"n={len(entry.values)}", ha="center", fontsize=7)
+    if paper and entry.published is not None:
         axis.plot(place, entry.published.mean, "D", markerfacecolor="white", markeredgecolor="black", markersize=5)
-
-
-_LABEL = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 
 
 def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: bool = False) -> None:
@@ -229,8 +226,9 @@ def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: b
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
 
 
-def _any_paper(table: Table, tasks: Sequence[str]) -> bool:
-    return any(entry.published for task in tasks for entry in table.rows[task].values())
+def _with_paper(table: Table) -> bool:
+    """Whether the paper's numbers are drawn: only beside experiments of its own size."""
+    return table.scale == "paper" and any(entry.published for row in table.rows.values() for entry in row.values())
 
 
 def _wrap(title: str) -> str:

@@ -78,7 +78,7 @@ def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
     figure = Figure(figsize=size)
 
     def panel(layer: int, left: float) -> Any:
-        side, bottom = 0.82 * PANEL, size[1] - 1.3 * MARGIN - (layer + 1) * PANEL + 0.1 * PANEL
+        side, bottom = 0.79 * PANEL, size[1] - 1.3 * MARGIN - (layer + 1) * PANEL + 0.1 * PANEL
         return figure.add_axes((left / size[0], bottom / size[1], side / size[0], side / size[1]))
 
     first = next(iter(records.values())).attention

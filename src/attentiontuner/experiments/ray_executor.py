@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,13 @@ POLL_SECONDS = 1.0
 def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
     """Run the cells on the cluster and write their records here."""
     ray = connect()
-    remote = ray.remote(run_remotely).options(
-        max_retries=RETRIES_AFTER_LOSS, scheduling_strategy="SPREAD", **resources(ray, plan.jobs)
-    )
+    wanted = resources(ray, plan.jobs)
+    remote = ray.remote(run_remotely).options(max_retries=RETRIES_AFTER_LOSS, scheduling_strategy="SPREAD", **wanted)
     jobs = campaign.jobs(cells)
     running: dict[Any, Cell] = {}
     more = True
     while more or running:
-        while more and len(running) < slots(ray, plan.jobs):
+        while more and len(running) < slots(ray, wanted):
             job = next(jobs, None)
             more = job is not None
             if job is not None:
@@ -69,28 +68,25 @@ def connect() -> Any:
 
 
 def resources(ray: Any, jobs: int) -> dict[str, float]:
-    """What one cell asks of a node: a share of a GPU where there are any, else of the smallest node's cores."""
-    if ray.cluster_resources().get("GPU", 0) > 0:
-        return {"num_gpus": 1 / jobs, "num_cpus": 1}
-    return {"num_cpus": max(1.0, smallest_node(ray) // jobs)}
+    """What one cell asks of a node: a share of a GPU where there are any, and of the cores of the poorest node."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    gpus = any(node.get("GPU", 0) > 0 for node in nodes)
+    shares = [node["CPU"] // (jobs * max(1.0, node.get("GPU", 0))) for node in nodes]
+    return {"num_cpus": max(1.0, min(shares, default=1.0))} | ({"num_gpus": 1 / jobs} if gpus else {})
 
 
-def slots(ray: Any, jobs: int) -> int:
-    """How many cells the cluster can run at once; one more is kept waiting, so that no node idles."""
+def slots(ray: Any, wanted: Mapping[str, float]) -> int:
+    """How many cells to hand to the cluster at once: one more than it can run, so that no node idles."""
     there = ray.cluster_resources()
-    wanted = resources(ray, jobs)
-    kind, share = ("GPU", wanted["num_gpus"]) if "num_gpus" in wanted else ("CPU", wanted["num_cpus"])
-    return int(there.get(kind, 0) / share) + 1
-
-
-def smallest_node(ray: Any) -> float:
-    """The number of cores of the smallest node that is alive."""
-    return min((node["Resources"].get("CPU", 1.0) for node in ray.nodes() if node["Alive"]), default=1.0)
+    rooms = [
+        there.get(name.removeprefix("num_").removesuffix("s").upper(), 0) / share for name, share in wanted.items()
+    ]
+    return int(min(rooms)) + 1
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
     """What a node needs to know of a job: no paths of this machine."""
-    return {"cell": job.cell.to_json(), "deadline": job.deadline, "cores": job.cores}
+    return {"cell": job.cell.to_json(), "deadline": job.deadline}
 
 
 def run_remotely(text: str) -> str:
@@ -108,6 +104,13 @@ def run_remotely(text: str) -> str:
         answer["record"] = json.loads(path.read_text(encoding="utf-8"))
         path.unlink()
     return json.dumps(answer)
+
+
+def assigned_cores() -> int:
+    """The CPU cores Ray gave to this task."""
+    import ray
+
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
 
 
 def scratch() -> Path:

@@ -139,6 +139,7 @@ def _films(films: Sequence[Path]) -> Section:
 
 def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     sections = []
+    diamonds = "; diamonds: the paper" if scale == "paper" else ""
     for recipe in RECIPES.values():
         table = make_table(recipe, records, scale)
         own = any(record.cell.home == recipe.name for record in records)
@@ -155,7 +156,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
         else:
-            caption = f"{recipe.title}: mean over seeds, 90 % intervals; diamonds: the paper."
+            caption = f"{recipe.title}: mean over seeds, 90 % intervals{diamonds}."
             section.add(recipe.name, success_bars(table), caption)
         sections.append(section)
     return sections

@@ -1,0 +1,63 @@
+"""Cells on a real Ray cluster of two nodes, one of which is killed in mid-run."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from attentiontuner.experiments import ray_executor, records
+from attentiontuner.experiments.reproduce import make_plan, reproduce
+
+ray = pytest.importorskip("ray", reason="needs the extra [ray]")
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("ATTENTIONTUNER_SCRATCH", str(tmp_path / "nodes"))
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = made.add_node(num_cpus=1)
+    ray.init(address=made.address, log_to_driver=False)
+    yield made, second
+    ray.shutdown()
+    made.shutdown()
+
+
+def kill_when_busy(cluster, node, work: Path, killed: threading.Event) -> None:
+    """Kill the node as soon as a cell is being worked on there."""
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        if any(work.glob("records/.work/*/*/run/config.json")):
+            cluster.remove_node(node, allow_graceful=False)
+            killed.set()
+            return
+        time.sleep(0.01)
+
+
+def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(cluster, tmp_path, monkeypatch):
+    made, second = cluster
+    written: list[str] = []
+    real_write = records.write_record
+
+    def counting_write(folder, record):
+        written.append(record.cell.name)
+        return real_write(folder, record)
+
+    monkeypatch.setattr(ray_executor, "write_record", counting_write)
+    scratch = tmp_path / "nodes" / ray_executor.SCRATCH / second.node_id
+    killed = threading.Event()
+    killer = threading.Thread(target=kill_when_busy, args=(made, second, scratch, killed))
+    killer.start()
+    plan = make_plan("imprecise-p", tmp_path / "records", only=["hallway"], scale="smoke", executor="ray")
+    assert reproduce(plan) == 0
+    killer.join()
+    assert killed.is_set()
+    assert sorted(written) == sorted(cell.name for cell in plan.cells)
+    assert all(records.finished(plan.records, cell) for cell in plan.cells)
+    assert sum(1 for _ in plan.records.glob("*/*.json")) == len(plan.cells) == 6
+    data = list((tmp_path / "nodes").glob("*/*/data/*-seed0"))
+    assert len(data) == 2  # the data set was collected once on each node

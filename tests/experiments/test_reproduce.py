@@ -1,0 +1,184 @@
+"""`reproduce` end to end at smoke scale: every recipe, resuming, budgets, failures."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from attentiontuner.cli import main
+from attentiontuner.experiments.cells import expand
+from attentiontuner.experiments.datasets import dataset_path
+from attentiontuner.experiments.jobs import Outcome, kept_run, work_folder
+from attentiontuner.experiments.recipes import RECIPES, get_recipe
+from attentiontuner.experiments.records import finished, read_records, record_path
+from attentiontuner.experiments.report import build_report
+
+pytestmark = pytest.mark.timeout(600)
+ENOUGH = "10m"
+
+
+def reproduce(records: Path, name: str, *words: str) -> int:
+    return main(["reproduce", name, "--records", str(records), "--scale", "smoke", *words])
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """All recipes, one after another in one folder: each runs only what the ones before have not."""
+    records = tmp_path_factory.mktemp("records")
+    codes = {name: reproduce(records, name, "--jobs", "2") for name in RECIPES}
+    assert set(codes.values()) == {0}
+    return records
+
+
+def test_every_recipe_has_every_record(everything):
+    for recipe in RECIPES.values():
+        for cell in expand(recipe, "smoke"):
+            record = finished(everything, cell)
+            assert record is not None
+            assert record.evaluation["episodes"] == cell.episodes
+            assert len(record.curves["imitation_loss"]) == cell.epochs
+            assert len(record.attention["heads"]) >= 6
+    names = [path.name for path in everything.glob("*/*.json")]
+    assert len(names) == len(set(names))
+
+
+def test_nothing_is_left_behind_but_data(everything):
+    assert not [path for path in (everything / ".work").glob("*/*") if path.suffix != ".lock"]
+
+
+def test_records_say_how_they_were_made(everything):
+    cell = expand(get_recipe("split"), "smoke", only=["split-4-heads"])[0]
+    record = finished(everything, cell)
+    assert record.config["split_pairs"] is True
+    assert record.config["seed"] == cell.seed
+    assert record.attention["supervised"] == ["1:1", "1:2", "1:3", "1:4"]
+    assert record.versions["torch"]
+    assert set(record.seconds) == {"collect", "train", "evaluate"}
+
+
+def test_a_finished_recipe_does_nothing_and_a_dry_run_says_so(everything, capsys):
+    before = {path: path.stat().st_mtime_ns for path in everything.glob("*/*.json")}
+    assert reproduce(everything, "placement") == 0
+    assert "14 have a record, 0 to run" in capsys.readouterr().err
+    assert reproduce(everything, "placement", "--dry-run", "--only", "hallway") == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) == 8
+    assert all(line.endswith("there") for line in lines[1:])
+    assert before == {path: path.stat().st_mtime_ns for path in everything.glob("*/*.json")}
+
+
+def test_the_report_of_everything(everything, tmp_path):
+    page = build_report(everything, tmp_path, experts=False).read_text()
+    assert all(recipe.title.split(" (")[0] in page for recipe in RECIPES.values())
+
+
+def test_the_same_cell_gives_the_same_record(everything, tmp_path):
+    cell = expand(get_recipe("missing"), "smoke", only=["hallway", "annotated-5"])[0]
+    assert reproduce(tmp_path, "missing", "--only", "hallway,annotated-5", "--keep-runs") == 0
+    one, two = finished(everything, cell), finished(tmp_path, cell)
+    assert one.evaluation == two.evaluation
+    assert one.attention == two.attention
+    assert one.curves == two.curves
+    assert (kept_run(tmp_path, cell) / "model.safetensors").exists()
+
+
+def test_a_failure_stops_no_other_cell(tmp_path, capsys):
+    cells = expand(get_recipe("table1"), "smoke", only=["hallway", "ordering", "vanilla"])
+    broken = dataset_path(tmp_path / ".data", "hallway", cells[0].settings, cells[0].demos, 0)
+    broken.mkdir(parents=True)
+    (broken / "manifest.json").write_text("{")
+    assert reproduce(tmp_path, "table1", "--only", "hallway,ordering,vanilla") == 2
+    message = capsys.readouterr().err
+    assert "hallway--vanilla--standard--seed1: failed, " in message
+    assert "manifest.json" in message
+    assert "Traceback" not in message
+    assert [record.cell.task for record in read_records(tmp_path)] == ["ordering"]
+
+
+def test_no_time_no_cell(tmp_path, capsys):
+    assert reproduce(tmp_path, "table1", "--only", "hallway", "--budget", "1s") == 0
+    assert "2 later" in capsys.readouterr().err
+    assert read_records(tmp_path) == []
+
+
+def test_a_budget_that_is_enough_changes_nothing(everything, tmp_path):
+    cell = expand(get_recipe("table1"), "smoke", only=["ordering", "vanilla"])[0]
+    assert reproduce(tmp_path, "table1", "--only", "ordering,vanilla", "--budget", ENOUGH) == 0
+    assert finished(tmp_path, cell).curves == finished(everything, cell).curves
+
+
+def start(records: Path, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "attentiontuner", "reproduce", "table1", "--records", str(records)]
+    return subprocess.Popen([*command, "--scale", "smoke", *words], start_new_session=True)
+
+
+def test_killed_with_everything_it_goes_on(everything, tmp_path):
+    words = ["--only", "hallway,ordering,vanilla"]
+    cells = expand(get_recipe("table1"), "smoke", only=["hallway", "ordering", "vanilla"])
+    process = start(tmp_path, words)
+    until = time.monotonic() + 120
+    while not any(work_folder(tmp_path, cell).exists() for cell in cells) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert reproduce(tmp_path, *["table1", *words]) == 0
+    for cell in cells:
+        assert finished(tmp_path, cell).curves == finished(everything, cell).curves
+
+
+def test_a_dead_process_is_a_failed_cell(tmp_path, monkeypatch):
+    from attentiontuner.experiments import pool
+    from attentiontuner.experiments.jobs import Job
+
+    outcomes: list[Outcome] = []
+    cells = expand(get_recipe("table1"), "smoke", only=["hallway"])
+    jobs = iter([Job(cell, tmp_path, tmp_path / "data") for cell in cells])
+    real_start = pool.Worker.start
+
+    def start_and_kill_the_first(worker, job):
+        real_start(worker, job)
+        if job.cell == cells[0]:
+            worker.process.kill()
+
+    monkeypatch.setattr(pool.Worker, "start", start_and_kill_the_first)
+    pool.run_jobs(jobs, 1, report=outcomes.append)
+    assert [(outcome.cell, outcome.state) for outcome in outcomes] == [(cells[0], "failed"), (cells[1], "done")]
+    assert "signal 9" in outcomes[0].message
+
+
+def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tmp_path, capsys):
+    cell = expand(get_recipe("table1"), "smoke", only=["hallway", "vanilla"])[0]
+    path = record_path(tmp_path, cell)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(record_path(everything, cell).read_bytes()[:-50])
+    assert reproduce(tmp_path, "table1", "--only", "hallway,vanilla") == 0
+    assert "set aside" in capsys.readouterr().err
+    assert finished(tmp_path, cell) is not None
+    value = json.loads(path.read_text())
+    value["cell"]["demos"] += 1
+    path.write_text(json.dumps(value))
+    assert reproduce(tmp_path, "table1", "--only", "hallway,vanilla") == 2
+    assert "another experiment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["table9"], "unknown recipe"),
+        (["table1", "--budget", "soon"], "--budget soon"),
+        (["table1", "--jobs", "0"], "--jobs 0"),
+        (["table1", "--executor", "slurm"], "--executor slurm"),
+        (["table1", "--seeds", "x"], "--seeds x"),
+    ],
+)
+def test_bad_words_are_one_line(tmp_path, capsys, words, message):
+    assert reproduce(tmp_path, *words) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
