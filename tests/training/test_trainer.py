@@ -25,16 +25,16 @@ def _one_thread():
 
 GOLDEN = {
     "grid": [
-        (1.558873, 0.1952547, 1.745266, 1.408103),
-        (1.447511, 0.1878362, 1.555921, 1.394441),
+        (1.547504, 0.1944969, 1.709947, 1.400467),
+        (1.453412, 0.1893166, 1.581439, 1.384574),
     ],
     "image": [
-        (1.615516, 0.1939457, 2.554798, 1.370293),
-        (1.384988, 0.1846335, 1.723815, 1.26843),
+        (1.579172, 0.1937131, 2.613693, 1.367558),
+        (1.418079, 0.1866588, 1.733989, 1.266941),
     ],
     "vector": [
-        (1.359674, 0.1762989, 1.616705, 1.44537),
-        (1.372652, 0.1775195, 1.491905, 1.454904),
+        (1.347235, 0.177046, 1.649834, 1.446733),
+        (1.365311, 0.1769167, 1.517137, 1.458023),
     ],
 }
 """kind → (imitation loss, memory loss, gradient norm, test imitation loss) of each epoch, float32 on one thread."""
@@ -42,7 +42,8 @@ GOLDEN = {
 
 @pytest.mark.parametrize("kind", ["grid", "image", "vector"])
 def test_golden_losses(tmp_path: Path, kind: str) -> None:
-    result = train(toy_config(kind), toy_store(tmp_path / "data", kind), tmp_path / "run", device="cpu")
+    config = toy_config(kind, model={"dropout": 0.0})  # a refactor may draw dropout in another order
+    result = train(config, toy_store(tmp_path / "data", kind), tmp_path / "run", device="cpu")
     names = ("imitation_loss", "memory_loss", "gradient_norm", "test_imitation_loss")
     found = [tuple(epoch[name] for name in names) for epoch in result.metrics]
     assert found == [pytest.approx(epoch, rel=2e-5) for epoch in GOLDEN[kind]], found
