@@ -105,18 +105,18 @@ class MemoryGymEnv(gym.Env[Frame, int]):
         """Nothing to end: pygame stays for the other environments."""
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The complete reset parameters, or a TypeError (unknown name) or UserError (bad value)."""
+        """The complete reset parameters; unknown names and values out of range are refused."""
         defaults: dict[str, Any] = type(self.game).default_reset_parameters
         given = {**self._settings, **options}
         for name, value in given.items():
             if name not in defaults:
-                raise TypeError(f"there is no setting {name!r}, there are {', '.join(defaults)}")
+                raise UserError(f"there is no setting {name!r}; there are {', '.join(defaults)}")
             if isinstance(defaults[name], list) and not isinstance(value, (list, tuple)):
                 given[name] = [value]
         try:
             complete: dict[str, Any] = type(self.game).process_reset_params(given)
         except (AssertionError, TypeError) as error:
-            raise UserError(f"these settings are out of the game's range: {given} {error}") from error
+            raise UserError(f"a setting is out of the game's range: {given} {error}") from error
         return complete
 
     def _draw(self, surfaces: list[tuple[Any, Any]]) -> None:
