@@ -70,13 +70,23 @@ def test_more_episodes_later_and_fewer_again(tmp_path):
     assert len(lines(tmp_path)) == 20
 
 
-def test_another_evaluation_starts_anew(tmp_path):
-    evaluate(CuePolicy(), TASK, 10, tmp_path, workers=0, of={"weights": "old"})
+def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path):
+    _, old = evaluate(CuePolicy(), TASK, 10, tmp_path, workers=0, of={"weights": "old"})
     evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, of={"weights": "new"})
     assert len(lines(tmp_path)) == 5
+    assert len(lines(tmp_path / "earlier" / "1")) == 10
+    assert json.loads((tmp_path / "earlier" / "1" / "summary.json").read_text()) == old
     results, _ = evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, seed=3, of={"weights": "new"})
     assert [line["seed"] for line in lines(tmp_path)] == [result.seed for result in results]
     assert results[0].seed == EVALUATION_START + 3_000_000
+    assert len(lines(tmp_path / "earlier" / "2")) == 5
+
+
+def test_settings_the_environment_does_not_take_touch_nothing(tmp_path):
+    evaluate(CuePolicy(), TASK, 3, tmp_path, workers=0)
+    with pytest.raises(UserError, match="does not take these settings"):
+        evaluate(CuePolicy(), recall_task(size=3), 3, tmp_path, workers=0)
+    assert len(lines(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("policy", [RandomPolicy(4, 7), ExpertPolicy()], ids=["random", "expert"])

@@ -3,7 +3,8 @@
     OUT/episodes.jsonl    {"episode": 0, "seed": 1073741824, "success": true, "return": 1.0, "length": 68}
     OUT/summary.json      what was evaluated (`of`) and the figures over all episodes
 
-Stopped at any moment, the same evaluation goes on after its finished episodes; another one starts the files anew.
+Stopped at any moment, the same evaluation goes on after its finished episodes. Another evaluation in the same folder
+moves what it finds to OUT/earlier/1, 2, ….
 """
 
 import json
@@ -46,9 +47,10 @@ def evaluate(
         raise UserError(f"--episodes {episodes}: give at least 1")
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
     what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
+    task.make_env().close()  # settings it does not take, or a missing package, are refused before anything is written
     out.mkdir(parents=True, exist_ok=True)
     with locked(out / ".lock", wait=False):
-        results = _finished_before(out, what, seeds)
+        results = _finished_before(out, what)
         missing = [index for index in range(episodes) if index not in results]
         started = time.monotonic()
         with (
@@ -115,20 +117,30 @@ def _running_rate(results: Mapping[int, EpisodeResult]) -> str:
     return f"{100 * sum(result.success for result in results.values()) / len(results):.1f} % solved"
 
 
-def _finished_before(out: Path, what: Mapping[str, Any], seeds: Sequence[int]) -> dict[int, EpisodeResult]:
+def _finished_before(out: Path, what: Mapping[str, Any]) -> dict[int, EpisodeResult]:
     """Episodes that an earlier run of the same evaluation finished, by number; the files are put in order."""
-    what = json.loads(json.dumps(what))
     results: dict[int, EpisodeResult] = {}
     path = out / EPISODES_FILE
-    if (out / SUMMARY_FILE).exists() and path.exists() and read_json(out / SUMMARY_FILE).get("of") == what:
+    if path.exists() and read_json(out / SUMMARY_FILE).get("of") != json.loads(json.dumps(what)):
+        _set_aside(out)
+    if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 result = EpisodeResult.from_json(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 continue  # a line cut off when the process was killed; its episode is played again
-            if result.episode >= len(seeds) or result.seed == seeds[result.episode]:
+            if result.seed == evaluation_seed(what["seed"], result.episode):
                 results[result.episode] = result
-    write_text(path, "".join(json.dumps(result.to_json()) + "\n" for result in results.values()))
     if not results:
         write_json(out / SUMMARY_FILE, {"of": what, "episodes": 0})
+    write_text(path, "".join(json.dumps(result.to_json()) + "\n" for result in results.values()))
     return results
+
+
+def _set_aside(out: Path) -> None:
+    """Move another evaluation's files into the next free folder of `out/earlier`."""
+    number = 1 + sum(1 for _ in (out / "earlier").glob("*"))
+    folder = out / "earlier" / str(number)
+    folder.mkdir(parents=True)
+    for name in (EPISODES_FILE, SUMMARY_FILE):
+        (out / name).rename(folder / name)

@@ -1,0 +1,94 @@
+"""`attentiontuner evaluate`, from the command line to the files."""
+
+import json
+
+import pytest
+import torch
+
+from attentiontuner.cli import main
+from attentiontuner.seeds import EVALUATION_START
+from attentiontuner.tasks import register_task
+from attentiontuner.training.checkpoint import open_run, save_best
+from attentiontuner.training.config import paper_config
+from tests.evaluation.toys import recall_task
+
+SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """The folder of a run on the toy task, untrained."""
+    from attentiontuner import tasks
+    from attentiontuner.models import build_model
+
+    monkeypatch.setattr(tasks, "_TASKS", dict(tasks.all_tasks()))
+    register_task(recall_task())
+    folder = tmp_path / "run"
+    config = paper_config(recall_task(), model=SMALL)
+    open_run(folder, config, {}, {})
+    torch.manual_seed(3)
+    save_best(folder, build_model(config.model))
+    (folder / "best.safetensors").rename(folder / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_a_run_is_evaluated_and_filmed(run, capsys):
+    assert main(["evaluate", str(run), "--episodes", "12", "--workers", "0", "--video", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    written = json.loads((run / "evaluation" / "summary.json").read_text())
+    assert told == {**written, "films": told["films"]}
+    assert told["episodes"] == 12
+    assert len(told["of"]["weights"]) == 64
+    assert sorted(told["films"]) == sorted(str(path) for path in (run / "evaluation").glob("*.gif"))
+    assert len(told["films"]) == 2
+    episodes = (run / "evaluation" / "episodes.jsonl").read_bytes()
+    assert main(["evaluate", str(run), "--episodes", "12", "--workers", "2", "--batch", "5"]) == 0
+    out = capsys.readouterr().out
+    assert f"{written['successes']} of 12 episodes solved" in out
+    assert "95 % interval" in out
+    assert (run / "evaluation" / "episodes.jsonl").read_bytes() == episodes
+
+
+def test_floor_and_ceiling(run, capsys):
+    assert main(["evaluate", "--policy", "expert", "--task", "toy-recall", "--episodes", "20", "--workers", "0"]) == 0
+    assert "20 of 20 episodes solved: 100.0 %" in capsys.readouterr().out
+    assert main(["evaluate", str(run), "--policy", "random", "--episodes", "20", "--workers", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["successes"] < 15
+    assert (run / "evaluation" / "random" / "episodes.jsonl").exists()
+    assert (run.parent / "runs" / "toy-recall-expert" / "evaluation" / "summary.json").exists()
+
+
+def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, monkeypatch):
+    register_task(recall_task(trouble={EVALUATION_START + 20: "kill"}))
+    assert main(["evaluate", str(run), "--episodes", "40", "--workers", "2", "--batch", "4"]) == 2
+    error = capfd.readouterr().err
+    said = [line for line in error.splitlines() if line.startswith("attentiontuner: ")]
+    assert len(said) == 1
+    assert f"episode 20 (seed {EVALUATION_START + 20}): worker process" in said[0]
+    assert "finished episodes are in" in said[0]
+    assert "Traceback" not in error
+    finished = (run / "evaluation" / "episodes.jsonl").read_text().splitlines()
+    assert 10 < len(finished) < 40
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["RUN", "--task", "hallway"], "was trained on task 'toy-recall': it cannot be evaluated on 'hallway'"),
+        (["RUN", "--best"], "has no best.safetensors"),
+        (["RUN", "--episodes", "0"], "--episodes 0"),
+        (["RUN", "--seed", "-1"], "seed -1 is out of range"),
+        (["RUN", "--batch", "0"], "batch 0"),
+        (["RUN", "--set", "size=3"], "does not take these settings"),
+        (["RUN", "--policy", "random", "--video", "1"], "--video shows what a trained model recalls"),
+        (["nowhere"], "nowhere does not exist"),
+        ([], "give the folder of a run"),
+        (["--policy", "expert"], "needs --task"),
+    ],
+)
+def test_refusals_are_one_line(run, capsys, words, text):
+    assert main(["evaluate", *[str(run) if word == "RUN" else word for word in words]]) == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("attentiontuner: ") == 1
