@@ -14,7 +14,7 @@ def annotate(
     threshold: float = 0.1,
     suggestions: bool = True,
     host: str = "127.0.0.1",
-    port: int = 0,
+    port: int | None = None,
     browser: bool = True,
 ) -> None:
     """Open a page on this machine where people mark which past steps a decision used.
@@ -28,7 +28,7 @@ def annotate(
         threshold: attention weight from which `--suggest` counts a step as recalled.
         suggestions: `--no-suggestions` shows none at all, for labels that must not be influenced.
         host: address to listen on; any but the loopback address lets others on the network in who have the token.
-        port: port to listen on; 0 takes a free one.
+        port: port to listen on; 8737 if not given, or a free one where that is taken.
         browser: `--no-browser` only prints the address.
     """
     require_studio()

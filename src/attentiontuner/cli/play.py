@@ -16,7 +16,7 @@ def play(
     seeds: tuple[int, ...] = (),
     realtime: float | None = None,
     host: str = "127.0.0.1",
-    port: int = 0,
+    port: int | None = None,
     browser: bool = True,
 ) -> None:
     """Open a page on this machine where a person plays a task, and record the episodes as demonstrations.
@@ -32,7 +32,7 @@ def play(
         seeds: environment seeds to play instead.
         realtime: play in real time at this many steps a second.
         host: address to listen on; any but the loopback address lets others on the network in who have the token.
-        port: port to listen on; 0 takes a free one.
+        port: port to listen on; 8737 if not given, or a free one where that is taken.
         browser: `--no-browser` only prints the address.
     """
     require_studio()

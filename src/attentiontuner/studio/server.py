@@ -27,6 +27,7 @@ from attentiontuner.tasks import all_tasks
 
 STATIC = Path(__file__).parent / "static"
 LOOPBACK = "127.0.0.1"
+USUAL_PORT = 8737
 
 
 def create_app(
@@ -210,8 +211,8 @@ def guarded(app: FastAPI, token: str, host: str, port: int) -> Guard:
     return Guard(app, token, [f"{name}:{port}" for name in names], cookie=f"studio_{port}")
 
 
-def serve(app: FastAPI, *, host: str, port: int, open_browser: bool) -> None:
-    """Serve until Ctrl-C; print the address that opens the page. Port 0 takes a free one."""
+def serve(app: FastAPI, *, host: str, port: int | None, open_browser: bool) -> None:
+    """Serve until Ctrl-C; print the address that opens the page. Port None: the usual one, or a free one if taken."""
     token = secrets.token_urlsafe(24)
     listener = _listen(host, port)
     chosen = listener.getsockname()[1]
@@ -223,11 +224,18 @@ def serve(app: FastAPI, *, host: str, port: int, open_browser: bool) -> None:
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int | None) -> socket.socket:
+    if port is None:
+        # A page that is still open after a crash finds the studio again where it was.
+        try:
+            return _listen(host, USUAL_PORT)
+        except UserError:
+            return _listen(host, 0)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # from here on the printed address works, even before the first request is answered
     except OSError as error:
         listener.close()
         raise UserError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error

@@ -14,7 +14,9 @@ export class Agreement {
   }
 
   async show() {
-    const { annotators, annotator } = (this.model.dataset = { ...this.model.data, ...(await this.names()) });
+    const { data } = this.model;
+    data.annotators = await this.names();
+    const { annotators, annotator } = data;
     const chosen = [select("agree-a").value || annotator, select("agree-b").value || (annotators.find((name) => name !== annotator) ?? annotator)];
     ["agree-a", "agree-b"].forEach((id, index) => {
       select(id).replaceChildren(...annotators.map((name) => make("option", { value: name }, name)));
@@ -24,9 +26,10 @@ export class Agreement {
     await this.load();
   }
 
+  /** @returns {Promise<string[]>} everybody who has annotated by now */
   async names() {
     const { annotators } = await ask(`/api/dataset?${new URLSearchParams({ annotator: this.model.data.annotator })}`);
-    return { annotators };
+    return annotators;
   }
 
   async load() {

@@ -97,7 +97,7 @@ export class Matrix {
       if (pair.suggested && !lit) ink.strokeRect(x + 0.5, y + 0.5, Math.max(drawn - 1, 2), Math.max(drawn - 1, 2));
       else ink.fillRect(x - (lit ? 2 : 0), y - (lit ? 2 : 0), drawn + (lit ? 4 : 0), drawn + (lit ? 4 : 0));
     }
-    this.numbers(ink, size, side, height);
+    this.numbers(ink, size, height);
   }
 
   /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} side */
@@ -118,8 +118,8 @@ export class Matrix {
     ink.globalAlpha = 1;
   }
 
-  /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} side @param {number} height */
-  numbers(ink, size, side, height) {
+  /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} height */
+  numbers(ink, size, height) {
     ink.fillStyle = colour("quiet");
     ink.font = "10.5px system-ui, sans-serif";
     const every = tickDistance(this.model.length) * 2;

@@ -21,6 +21,8 @@ let game = null;
 let line = Promise.resolve();
 /** @type {number | null} the action of the key that is held, in real time */
 let held = null;
+/** Whether a request is under way; a held key does not pile up steps behind a slow one. */
+let working = false;
 
 /** @param {string} text @param {string} state */
 function pill(text, state) {
@@ -30,7 +32,9 @@ function pill(text, state) {
 
 /** @param {() => Promise<Partial<Play>>} work */
 function enqueue(work) {
+  working = true;
   line = line.then(async () => {
+    working = true;
     try {
       game = /** @type {Game & Play} */ ({ ...game, ...(await work()) });
       if (byId("save-state").dataset.state === "failed") pill("ready", "saved");
@@ -41,6 +45,7 @@ function enqueue(work) {
       else pill(refused.message, "failed");
       draw();
     }
+    working = false;
   });
   return line;
 }
@@ -160,5 +165,5 @@ input("seed").addEventListener("keydown", (event) => {
 
 void enqueue(() => ask("/api/play")).then(() => {
   build();
-  if (game?.stepsPerSecond) setInterval(() => held !== null && void act(held), 1000 / game.stepsPerSecond);
+  if (game?.stepsPerSecond) setInterval(() => held !== null && !working && void act(held), 1000 / game.stepsPerSecond);
 });

@@ -1,0 +1,137 @@
+"""Playing in a real browser: an LTMB and a Memory Gym episode, annotated, then trained on."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from attentiontuner.cli import main
+from attentiontuner.demos.annotations import read_annotation
+from attentiontuner.demos.store import DemoStore
+from attentiontuner.experts.collect import record_episode
+from attentiontuner.studio.desk import Desk
+from attentiontuner.studio.suggest import Suggester
+from attentiontuner.studio.times import read_playing
+from attentiontuner.tasks import Task, get_task
+from tests.studio.browsing import CHROMIUM, SMALL, chromium, open_page, step, studio, summary
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
+]
+
+TINY_NETWORK = ["--d-model", "16", "--layers", "1", "--model-heads", "1", "--feedforward", "16"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    with chromium() as running:
+        yield running
+
+
+def expert_keys(task: Task, seed: int) -> list[str]:
+    """The keys a person who knows the way would press."""
+    key_of = {action: key for key, action in task.keys.items()}
+    demonstration = record_episode(task, task.make_env(), seed).demonstration
+    return [key_of[int(action)] for action in demonstration.actions]
+
+
+def press(page: Page, keys: list[str]) -> None:
+    made = int(page.evaluate("document.documentElement.dataset.step"))
+    for key in keys:
+        page.keyboard.press("Space" if key == " " else key)
+    page.wait_for_selector(f'html[data-step="{made + len(keys)}"]')
+
+
+def play_two_episodes(page: Page, task: Task) -> None:
+    """One episode begun and undone, then seeds 0 and 1 played to their end and saved."""
+    first = expert_keys(task, 0)
+    press(page, first[:2])
+    page.keyboard.press("Backspace")
+    page.wait_for_selector('html[data-step="0"]')
+    press(page, first)
+    page.locator("#status", has_text="Solved").wait_for()
+    page.keyboard.press("Enter")
+    page.locator("#save-state", has_text="saved as demonstration 0").wait_for()
+    page.wait_for_selector('html[data-step="0"]')
+    page.locator("#subtitle", has_text="seed 1").wait_for()
+    press(page, expert_keys(task, 1))
+    page.locator("#save").click()
+    page.locator("#save-state", has_text="saved as demonstration 1").wait_for()
+
+
+@pytest.mark.parametrize(("name", "settings"), [("hallway", {"length": 3}), ("mortar-mayhem", {})])
+def test_play_annotate_and_train(browser: Browser, tmp_path: Path, name: str, settings: dict[str, int]) -> None:
+    data, task = tmp_path / "played", get_task(name, settings)
+    if task.needs is not None:
+        pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
+    options = [word for key, value in settings.items() for word in ("--setting", f"{key}={value}")]
+    context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
+    with studio("play", name, "--out", data, "--player", "ada", *options) as running:
+        page = open_page(context, running.url, "[data-key]")
+        play_two_episodes(page, task)
+        page.locator("#annotate").click()
+        step(page, 1).click()
+        step(page, 4).click()
+        step(page, 5).click()
+        summary(page, "2 pairs")
+        page.locator('#save-state[data-state="saved"]').wait_for()
+        assert page.complaints == []  # type: ignore[attr-defined]
+    context.close()
+    store = DemoStore.open(data)
+    assert [demonstration.seed for demonstration in store] == [0, 1]
+    assert all(demonstration.success for demonstration in store)
+    assert [(episode, who) for episode, who, seconds in read_playing(data) if seconds > 0] == [(0, "ada"), (1, "ada")]
+    annotation = read_annotation(data, "ada", 0)
+    assert annotation is not None
+    assert annotation.pairs.tolist() == [[1, 4, 1], [1, 5, 1]]
+    train_on(name, data, tmp_path / "run")
+
+
+def train_on(name: str, data: Path, run: Path) -> None:
+    pytest.importorskip("attentiontuner.training", reason="training is not there yet")
+    words = ["train", name, "--data", str(data), "--out", str(run), "--annotator", "ada", "--epochs", "1"]
+    assert main([*words, *TINY_NETWORK, "--test-fraction", "0", "--device", "cpu"]) == 0
+    assert (run / "model.safetensors").is_file()
+    suggested = Suggester(Desk(data), run, threshold=0.0).suggest("ada", 0, "run")
+    length = len(DemoStore.open(data)[0])
+    assert len(suggested) == length * (length - 1) // 2
+
+
+def test_seeds_and_keys_on_screen(browser: Browser, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
+    words = ("--setting", "length=3", "--seeds", "11", "12")
+    with studio("play", "hallway", "--out", tmp_path / "played", *words) as running:
+        page = open_page(context, running.url, "[data-key]")
+        assert page.locator("#subtitle").text_content() == "seed 11"
+        assert page.locator("#keys li").count() == len(get_task("hallway").keys)
+        page.locator("#keys button").first.click()
+        page.wait_for_selector('html[data-step="1"]')
+        page.locator("#seed").fill("40")
+        page.locator("#start").click()
+        page.locator("#subtitle", has_text="seed 40").wait_for()
+        page.keyboard.press("n")
+        page.locator("#subtitle", has_text="seed 11").wait_for()
+        assert page.locator("#ended").is_hidden()
+        assert page.complaints == []  # type: ignore[attr-defined]
+    context.close()
+
+
+def test_in_real_time_a_held_key_goes_on(browser: Browser, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
+    words = ("--setting", "length=6", "--realtime", "20")
+    with studio("play", "hallway", "--out", tmp_path / "played", *words) as running:
+        page = open_page(context, running.url, "[data-key]")
+        page.keyboard.down("ArrowLeft")
+        expect(page.locator("html")).to_have_attribute("data-step", re.compile(r"[3-9]|\d\d"))
+        page.keyboard.up("ArrowLeft")
+        page.wait_for_timeout(300)
+        stopped = page.evaluate("document.documentElement.dataset.step")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.dataset.step") == stopped
+    context.close()
