@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attentiontuner.data.batches import Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
-from attentiontuner.models.transformer import Output
+from attentiontuner.models.transformer import Output, Recalled
 
 LOG_FLOOR = -100.0
 """The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
@@ -53,8 +53,35 @@ def loss_terms(output: Output, batch: Batch, memory_weight: float) -> LossTerms:
         for number, log_attention in enumerate(output.log_attention.values()):
             cross_entropy = memory_cross_entropy(log_attention, expert[number])
             memory = memory + (cross_entropy * counted).sum() / batch.totals[1] / heads
+    if output.recalled is not None:
+        memory = recall_loss(output.recalled, batch)
     correct = ((logits.argmax(-1) == batch.actions) & real).sum()
     return LossTerms(imitation, memory, imitation + memory_weight * memory, correct, real.sum())
+
+
+def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
+    """The loss of a recall head, by its kind, over the annotated episodes.
+
+    `count`: Σ_q [exp(LSE_q) - Σ_p m_qp · s_qp], whose gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp.
+    `rows`: cross-entropy of each row's weights beside a null key, with multiplicities and one for the null key.
+    `binary`: the paper's cross-entropy of the weights with the pairs, multiplicities aside.
+    All are divided by the number of steps that recall something.
+    """
+    wanted, scores = batch.recalled(), recalled.scores
+    token = torch.arange(batch.longest, device=scores.device)
+    counted = (token < batch.lengths[:, None]) & batch.annotated[:, None]  # [B, T] rows that count
+    if recalled.loss == "count":
+        rows = recalled.mass - (wanted * scores).sum(-1)
+    else:
+        log_all = torch.logaddexp(scores.logsumexp(-1), torch.zeros_like(recalled.mass))
+        if recalled.loss == "rows":
+            number = wanted.sum(-1)
+            rows = ((number + 1) * log_all - (wanted * scores).sum(-1)) / (number + 1)
+        else:
+            log_weights = scores - log_all[..., None]
+            log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))
+            rows = -torch.where(wanted > 0, log_weights, log_rest).sum(-1)
+    return (rows * counted).sum() / batch.totals[2]
 
 
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor) -> Tensor:

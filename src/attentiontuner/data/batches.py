@@ -53,8 +53,9 @@ class Batch:
         lengths: `[B]` steps of each episode.
         annotated: `[B]` whether the episode takes part in the memory loss.
         ones: `[K]` flat places of the ones of E in `[heads, B, n, n]`; one past the end for fillers.
-        totals: `[2]` float32: what the sums are divided by, the steps and the entries of E of annotated episodes in the
-            whole batch (over all processes).
+        multiplicity: `[K]` float32: how often each of the ones counts.
+        totals: `[3]` float32: what sums are divided by in the whole batch (over all processes): the steps, the entries
+            of E of annotated episodes, and the steps that recall something.
         rows, longest: B and T.
     """
 
@@ -67,6 +68,7 @@ class Batch:
     lengths: Tensor
     annotated: Tensor
     ones: Tensor
+    multiplicity: Tensor
     totals: Tensor
     rows: int
     longest: int
@@ -91,6 +93,16 @@ class Batch:
         flat = torch.zeros(size + 1, dtype=torch.bool, device=self.ones.device)
         flat.index_fill_(0, self.ones, True)
         return flat[:size].view(heads, self.rows, self.tokens, self.tokens)
+
+    def recalled(self) -> Tensor:
+        """How often each step recalls each earlier one: float32 `[B, T, T]` of multiplicities, in timesteps."""
+        n, size = self.tokens, self.rows * self.longest**2
+        row, token, past = self.ones // n**2, self.ones // n % n, self.ones % n
+        place = (row * self.longest + token // TOKENS_PER_STEP) * self.longest + past // TOKENS_PER_STEP
+        wanted = (row < self.rows) & (past < token)
+        flat = torch.zeros(size + 1, device=self.ones.device)
+        flat = flat.index_add(0, torch.where(wanted, place, size), self.multiplicity)
+        return flat[:size].view(self.rows, self.longest, self.longest)
 
 
 class DemoData:
@@ -138,22 +150,26 @@ class DemoData:
 
     def _list_ones(self, attend_self: bool, split_pairs: bool) -> None:
         """The ones of every episode's E as (head, row token, column token), episode after episode."""
-        episode, p, q = (self.packed.pairs[:, column].astype(np.int64) for column in range(3))
+        episode, p, q, multiplicity = (self.packed.pairs[:, column].astype(np.int64) for column in range(4))
+        asking = np.unique(episode * (self.lengths.max(initial=0) + 1) + q) // (self.lengths.max(initial=0) + 1)
+        self._askers = np.bincount(asking, minlength=len(self))  # steps of each episode that recall something
         if attend_self:
             annotated_rows = np.flatnonzero(self.annotated)
             own = np.repeat(annotated_rows, self.lengths[annotated_rows])
             present = ranges(np.zeros(len(annotated_rows), np.int64), self.lengths[annotated_rows])
             episode, p, q = np.append(episode, own), np.append(p, present), np.append(q, present)
+            multiplicity = np.append(multiplicity, np.ones_like(own))
         column, row = observation_token(p), observation_token(q)
         if split_pairs:
             head = head_of(column, row, self.heads)
         else:
             head = np.repeat(np.arange(self.heads), len(row))
-            episode, column, row = (np.tile(values, self.heads) for values in (episode, column, row))
+            repeated = (np.tile(values, self.heads) for values in (episode, column, row, multiplicity))
+            episode, column, row, multiplicity = repeated
         order = np.argsort(episode, kind="stable")
         self._one_count = np.bincount(episode, minlength=len(self))
         starts = np.cumsum(self._one_count) - self._one_count
-        self._ones = self._on_device(np.stack([head[order], row[order], column[order]]))
+        self._ones = self._on_device(np.stack([each[order] for each in (head, row, column, multiplicity)]))
         self._one_counts, self._one_starts = (self._on_device(np.append(each, 0)) for each in (self._one_count, starts))
 
     def _distinct_share(self) -> float:
@@ -175,7 +191,9 @@ class DemoData:
         little room in the shape, so that few different shapes occur.
         """
         entries = (TOKENS_PER_STEP * self.lengths[rows]) ** 2
-        totals = np.array([self.lengths[rows].sum(), max(entries[self.annotated[rows]].sum(), 1)])
+        annotated = self.annotated[rows]
+        counted = [entries[annotated].sum(), self._askers[rows][annotated].sum()]
+        totals = np.array([self.lengths[rows].sum(), *(max(count, 1) for count in counted)])
         rows = rows[share]
         distinct, frame = self._distinct(rows) if self.share_frames else (rows[:0], rows[:0])
         sizes = Sizes(
@@ -194,7 +212,7 @@ class DemoData:
     def assemble(self, numbers: Tensor, sizes: Sizes) -> Batch:
         """Gather a batch on the device from the numbers there."""
         shared = sizes.steps if self.share_frames else 0
-        totals, rows, distinct, frame = numbers.split([2, sizes.rows, sizes.frames, shared])
+        totals, rows, distinct, frame = numbers.split([3, sizes.rows, sizes.frames, shared])
         lengths = self._lengths[rows]
         row, time, real = spread(lengths, sizes.steps)
         source = torch.where(real, self._starts[rows][row] + time, 0)
@@ -202,7 +220,8 @@ class DemoData:
             distinct = self._frame_index[source]
         counts = self._one_counts[rows]
         one_of, number, wanted = spread(counts, sizes.ones)
-        head, token, recalled = self._ones[:, torch.where(wanted, self._one_starts[rows][one_of] + number, 0)].unbind()
+        one = torch.where(wanted, self._one_starts[rows][one_of] + number, 0)
+        head, token, recalled, multiplicity = self._ones[:, one].unbind()
         n = TOKENS_PER_STEP * sizes.longest
         place = ((head * sizes.rows + one_of) * n + token) * n + recalled
         return Batch(
@@ -215,6 +234,7 @@ class DemoData:
             lengths=lengths,
             annotated=self._annotated[rows] > 0,
             ones=torch.where(wanted, place, self.heads * sizes.rows * n * n),
+            multiplicity=multiplicity.float(),
             totals=totals.float(),
             rows=sizes.rows,
             longest=sizes.longest,

@@ -6,12 +6,26 @@ from torch import nn
 
 from attentiontuner.errors import UserError
 from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.recall import RecallConfig, RecallTransformer
 from attentiontuner.models.transformer import Output, Transformer, TransformerConfig
 from attentiontuner.observations import ObservationSpec
 
-__all__ = ["Head", "Output", "Transformer", "TransformerConfig", "build_model", "model_config_from_json", "parse_heads"]
+__all__ = [
+    "Head",
+    "Output",
+    "RecallConfig",
+    "RecallTransformer",
+    "Transformer",
+    "TransformerConfig",
+    "build_model",
+    "model_config_from_json",
+    "parse_heads",
+]
 
-ARCHITECTURES: dict[str, tuple[type, type]] = {"transformer": (TransformerConfig, Transformer)}
+ARCHITECTURES: dict[str, tuple[type, type]] = {
+    "transformer": (TransformerConfig, Transformer),
+    "recall": (RecallConfig, RecallTransformer),
+}
 """architecture name → (its config, its network)"""
 
 

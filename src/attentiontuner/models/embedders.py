@@ -40,8 +40,9 @@ class ImageEmbedding(nn.Module):
         if observation.kind == "grid":
             self.register_buffer("one_hot", one_hot_table(observation.symbols), persistent=False)
         with torch.no_grad():
-            features = self.cnn(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8))).numel()
-        self.fc = nn.Sequential(nn.Linear(features, d_model), nn.Tanh())
+            last_map = self.cnn(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8)))
+        self.channels, self.places = last_map.shape[1], last_map[0, 0].numel()
+        self.fc = nn.Sequential(nn.Linear(last_map.numel(), d_model), nn.Tanh())
 
     def planes(self, observations: Tensor) -> Tensor:
         """Bytes `[U, W, H, C]` to float planes `[U, planes, W, H]`: one-hot symbols, or colours in [0, 1]."""

@@ -66,41 +66,53 @@ class Output(NamedTuple):
     Attributes:
         logits: `[S, actions]`, the action distribution at each step.
         log_attention: log of the attention weights `[B, n, n]` of each head asked for, -inf above the diagonal.
+        recalled: what a recall head did (`models.recall`), None without one.
     """
 
     logits: Tensor
     log_attention: dict[Head, Tensor]
+    recalled: "Recalled | None" = None
+
+
+class Recalled(NamedTuple):
+    """Scores s `[B, T, T]` over timesteps, their mass Σ exp(s) `[B, T]`, and the loss they are trained with."""
+
+    scores: Tensor
+    mass: Tensor
+    loss: str
 
 
 class Layout(NamedTuple):
     """Where packed tokens stand: end to end, and in the padded layout that attention weights need."""
 
-    place: Tensor  # [2S] flat place in [B·n]; fillers stand at or after the end
+    place: Tensor  # [tokens] flat place in [B·n]; fillers stand at or after the end
     ends: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
     rows: int  # B
     tokens: int  # n
+    per_step: int
 
     @classmethod
-    def of(cls, batch: Batch) -> "Layout":
-        first = TOKENS_PER_STEP * batch.slot
-        place = torch.stack([first, first + 1], 1).flatten()
-        return cls(place, F.pad(TOKENS_PER_STEP * batch.ends, (1, 0)).int(), batch.rows, batch.tokens)
+    def of(cls, batch: Batch, per_step: int = TOKENS_PER_STEP) -> "Layout":
+        """The layout of a batch whose steps are `per_step` tokens each."""
+        place = per_step * batch.slot[:, None] + torch.arange(per_step, device=batch.slot.device)
+        ends = F.pad(per_step * batch.ends, (1, 0)).int()
+        return cls(place.flatten(), ends, batch.rows, per_step * batch.longest, per_step)
 
     def pad(self, packed: Tensor) -> Tensor:
-        """`[2S, …]` → `[B, n, …]`, zeros where an episode is over."""
+        """`[tokens, …]` → `[B, n, …]`, zeros where an episode is over."""
         size = self.rows * self.tokens
-        padded = packed.new_zeros(size + TOKENS_PER_STEP, *packed.shape[1:]).index_copy(0, self.place, packed)
+        padded = packed.new_zeros(size + self.per_step, *packed.shape[1:]).index_copy(0, self.place, packed)
         return padded[:size].view(self.rows, self.tokens, *packed.shape[1:])
 
     def pack(self, padded: Tensor) -> Tensor:
-        """`[B, n, …]` → `[2S, …]`."""
+        """`[B, n, …]` → `[tokens, …]`."""
         last = self.rows * self.tokens - 1
         return padded.flatten(0, 1).index_select(0, self.place.clamp(max=last))
 
     def fused_attention(self, projected: Tensor) -> Tensor:
-        """Causal attention within each episode: `[2S, 3, h, D / H]` → `[2S, h, D / H]`."""
+        """Causal attention within each episode: `[tokens, 3, h, D / H]` → `[tokens, h, D / H]`."""
         if projected.is_cuda and projected.dtype == torch.bfloat16:
-            longest = max(self.tokens, TOKENS_PER_STEP * FILLER_STEPS)
+            longest = max(self.tokens, self.per_step * FILLER_STEPS)
             query, key, value = projected.unbind(1)
             out = varlen_attn(query, key, value, self.ends, self.ends, longest, longest, **_CAUSAL)
             assert isinstance(out, Tensor)

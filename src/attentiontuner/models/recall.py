@@ -1,0 +1,395 @@
+"""Recall heads: attention that learns where to look and how much. The whole network, top to bottom.
+
+The paper's head spreads one unit of attention over the past, so it can say which steps matter but not how many things
+are there. Here the scores s of one head are trained so that exp(s_qp) is the *number* of things at step p that matter
+at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, and the network can read it.
+
+- Where: the query at q meets every cell of the observation at p, not one summary of it.
+- How much: c_q enters the residual stream as cos and sin of 2πc/T for several periods T.
+- Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
+
+Legend: B episodes, S steps packed end to end, T steps of the longest, U distinct observations, D = d_model, h = D / H
+the size of a head, M numbers an observation leaves in memory, R rows of a streaming cache. A token is an observation
+together with the action before it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attentiontuner.data.batches import Batch
+from attentiontuner.errors import UserError
+from attentiontuner.models.embedders import ImageEmbedding, PositionalEmbedding, VectorEmbedding, cell_kinds
+from attentiontuner.models.heads import Head
+from attentiontuner.models.transformer import Layout, Output, Recalled
+from attentiontuner.observations import ObservationSpec
+
+MOST = 4.0
+"""The largest score: exp(4) things at one step are more than any step holds."""
+
+NEVER = -1e4
+"""The score of a step that cannot be recalled: the future and the present."""
+
+RECALL_HEAD = Head(0, 0)
+"""The one head that recalls."""
+
+
+@dataclass(frozen=True)
+class RecallConfig:
+    """Sizes, and for studies what can be taken away.
+
+    Attributes:
+        periods: periods T, in things, of the read-out of the amount; empty: the amount is not read.
+        bias: what every score starts at.
+        keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
+        gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
+            `full`: a product of query and key for the whole observation instead.
+        loss: `count`; `rows`: cross-entropy over each row with multiplicity and the null key; `binary`: the paper's.
+        standardise: centre and scale the input with the training set's statistics.
+        token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
+    """
+
+    observation: ObservationSpec
+    actions: int
+    d_model: int = 128
+    layers: int = 2
+    heads: int = 2
+    feedforward: int = 512
+    dropout: float = 0.1
+    periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
+    bias: float = -5.0
+    keys: Literal["cells", "observation"] = "cells"
+    gates: Literal["scalar", "full"] = "scalar"
+    loss: Literal["count", "rows", "binary"] = "count"
+    standardise: bool = True
+    token_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
+        for field in ("actions", "d_model", "layers", "heads", "feedforward"):
+            if getattr(self, field) < 1:
+                raise UserError(f"model {field}: {getattr(self, field)} is below 1")
+        if self.d_model % (2 * self.heads):
+            raise UserError(f"model d_model: {self.d_model} is not a multiple of twice the {self.heads} heads")
+        choices = {"keys": ("cells", "observation"), "gates": ("scalar", "full"), "loss": ("count", "rows", "binary")}
+        for field, allowed in choices.items():
+            if getattr(self, field) not in allowed:
+                raise UserError(f"model {field}: {getattr(self, field)!r} is not one of {', '.join(allowed)}")
+        if min(self.periods, default=1) <= 0:
+            raise UserError(f"model periods: {self.periods} must all be above 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `models.model_config_from_json` reads back."""
+        return {"architecture": "recall", **asdict(self)}
+
+
+# --- observations ----------------------------------------------------------------------------------------------------
+
+
+class GridEmbedding(nn.Module):
+    """A symbol grid: one-hot (cell, symbols) features, standardised, through one layer. What it leaves in memory is how
+    often each kind of cell occurs; a key belongs to a kind of cell, wherever it stands."""
+
+    def __init__(self, config: RecallConfig) -> None:
+        super().__init__()
+        spec = config.observation
+        self.symbols, self.kinds = spec.symbols, math.prod(spec.symbols)
+        self.cells = spec.shape[0] * spec.shape[1]
+        self.memory = self.kinds
+        features = self.cells * self.kinds
+        self.weight = nn.Parameter(torch.randn(features, config.d_model) / math.sqrt(self.cells))
+        self.bias = nn.Parameter(torch.zeros(config.d_model))
+        self.kind = nn.Embedding(self.kinds, 32)
+        self.key = nn.Linear(32, config.d_model // config.heads)
+        self.mean: Tensor
+        self.scale: Tensor
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`."""
+        kinds = cell_kinds(torch.from_numpy(np.ascontiguousarray(frames)), self.symbols).numpy()
+        feature = kinds + np.arange(self.cells) * self.kinds
+        weights = np.repeat(share, self.cells)
+        mean = np.bincount(feature.ravel(), weights=weights, minlength=self.cells * self.kinds)
+        deviation = np.sqrt(mean * (1 - mean).clip(0))
+        scale = np.where(deviation > 1e-6, 1 / deviation.clip(0.05), 0)
+        self.mean.copy_(torch.from_numpy(mean))
+        self.scale.copy_(torch.from_numpy(scale))
+        spread = float((mean * (1 - mean) * scale**2).sum())
+        with torch.no_grad():
+            self.weight.mul_(math.sqrt(self.cells) / math.sqrt(max(spread, 1.0)))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """`[U, W, H, C]` → vectors `[U, D]` and memory `[U, M]`."""
+        kinds = cell_kinds(observations, self.symbols)  # [U, cells]
+        feature = kinds + torch.arange(self.cells, device=kinds.device) * self.kinds
+        summed = F.embedding_bag(feature, self.weight, mode="sum", per_sample_weights=self.scale[feature])
+        counts = torch.zeros(len(kinds), self.kinds, device=kinds.device).scatter_add_(
+            1, kinds, torch.ones_like(kinds, dtype=torch.float32)
+        )
+        return torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias), counts
+
+    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+        """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
+        scores = query @ self.key(self.kind.weight).T / math.sqrt(query.shape[-1])  # [..., Q, kinds]
+        largest = scores.amax(-1, keepdim=True).detach()
+        log_sum: Tensor = ((scores - largest).exp() @ memory.transpose(-1, -2)).clamp(min=1e-20).log()
+        return torch.add(log_sum, largest)
+
+
+class DenseEmbedding(nn.Module):
+    """Images and vectors. What they leave in memory is a key for each place of the CNN's last map, or for all of it."""
+
+    def __init__(self, config: RecallConfig) -> None:
+        super().__init__()
+        spec = config.observation
+        self.size = config.d_model // config.heads
+        self.embedding: nn.Module
+        if spec.kind == "image":
+            self.embedding = ImageEmbedding(spec, config.d_model)
+            places = self.embedding.places
+            self.key = nn.Linear(self.embedding.channels, self.size)
+        else:
+            self.embedding = VectorEmbedding(spec, config.d_model)
+            places = 1
+            self.key = nn.Linear(spec.shape[0], self.size)
+        self.memory = places * self.size
+        self.mean: Tensor
+        self.scale: Tensor
+        shape = spec.shape if spec.kind == "vector" else (spec.shape[2], *spec.shape[:2])
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape[:1]))
+
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+        """Standardise with the training set: the mean of every input, and the deviation of each channel."""
+        vectors = frames.ndim == 2
+        mean = np.zeros(frames.shape[1:])
+        square = np.zeros(frames.shape[1:])
+        for start in range(0, len(frames), 256):
+            block = frames[start : start + 256].astype(np.float64) / (1 if vectors else 255)
+            mean += np.tensordot(share[start : start + 256], block, 1)
+            square += np.tensordot(share[start : start + 256], block**2, 1)
+        variance = (square - mean**2).clip(0)
+        if not vectors:
+            mean, variance = mean.transpose(2, 0, 1), variance.mean((0, 1))
+        self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))
+        self.scale.copy_(torch.from_numpy(1 / np.sqrt(variance).clip(1e-3)))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """`[U, …]` → vectors `[U, D]` and memory `[U, M]`."""
+        if isinstance(self.embedding, ImageEmbedding):
+            planes = (self.embedding.planes(observations) - self.mean) * self.scale[:, None, None]
+            features = self.embedding.cnn(planes)  # [U, channels, w, h]
+            keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
+            return self.embedding.fc(features.flatten(1)), keys.flatten(1)
+        inputs = (observations - self.mean) * self.scale
+        return self.embedding(inputs), self.key(inputs)
+
+    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+        """Log of Σ over the places of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
+        keys = memory.reshape(*memory.shape[:-2], -1, self.size)  # [..., P · places, h]
+        scores = query @ keys.transpose(-1, -2) / math.sqrt(self.size)
+        return scores.view(*scores.shape[:-1], memory.shape[-2], -1).logsumexp(-1)
+
+
+# --- the head that recalls -------------------------------------------------------------------------------------------
+
+
+class Recall(nn.Module):
+    """Scores of past observations, and the amount recalled as something to read."""
+
+    def __init__(self, config: RecallConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bias = nn.Parameter(torch.tensor(config.bias))
+        self.asks = nn.Linear(config.d_model, 1)
+        self.offers = nn.Linear(config.d_model, 1)
+        for gate in (self.asks, self.offers):
+            nn.init.zeros_(gate.weight)
+            nn.init.zeros_(gate.bias)
+        self.amount = nn.Linear(2 * len(config.periods), config.d_model) if config.periods else None
+
+    def scores(self, query: Tensor, key: Tensor, asks: Tensor, offers: Tensor, cells: Tensor | None) -> Tensor:
+        """s before masking: query `[B, Q, h]`, key `[B, P, h]`, gates `[B, Q, 1]` and `[B, P, 1]`, the match of the
+        cells `[B, Q, P]` → `[B, Q, P]`."""
+        whole = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        if cells is None:
+            return whole + self.bias
+        if self.config.gates == "full":
+            return cells + whole + self.bias
+        return cells + asks + offers.transpose(-1, -2) + self.bias
+
+    def read(self, mass: Tensor) -> Tensor | float:
+        """The amount `[…]` as a vector `[…, D]`."""
+        if self.amount is None:
+            return 0.0
+        periods = torch.tensor(self.config.periods, device=mass.device)
+        angles = 2 * math.pi * mass[..., None] / periods
+        read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
+        return read
+
+
+def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Masked scores `[…, P]`, the weights beside a null key of score 0, and the mass Σ exp(s)."""
+    scores = scores.clamp(max=MOST).masked_fill(~possible, NEVER)
+    log_mass = scores.logsumexp(-1, keepdim=True)
+    weights = (scores - torch.logaddexp(log_mass, torch.zeros_like(log_mass))).exp()
+    return scores, weights, log_mass.exp().squeeze(-1)
+
+
+# --- the network -----------------------------------------------------------------------------------------------------
+
+
+class RecallLayer(nn.Module):
+    """Attention and a feed-forward network, each normalising its input (pre-LN). In the first layer, head 0 recalls."""
+
+    def __init__(self, config: RecallConfig, recalls: bool) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.norm1, self.norm2 = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+        self.in_proj = nn.Linear(config.d_model, 3 * config.d_model)
+        self.out_proj = nn.Linear(config.d_model, config.d_model)
+        self.feedforward = nn.Sequential(
+            nn.Linear(config.d_model, config.feedforward),
+            nn.ReLU(),
+            nn.Linear(config.feedforward, config.d_model),
+            nn.Dropout(config.dropout),
+        )
+        self.recall = Recall(config) if recalls else None
+
+    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised tokens, and queries, keys and values `[…, 3, H, h]`."""
+        normal = self.norm1(tokens)
+        return normal, self.in_proj(normal).view(*tokens.shape[:-1], 3, self.heads, -1)
+
+    def finish(self, tokens: Tensor, attended: Tensor) -> Tensor:
+        """The layer after its attention."""
+        tokens = tokens + attended
+        finished: Tensor = tokens + self.feedforward(self.norm2(tokens))
+        return finished
+
+
+class Cache(NamedTuple):
+    """The past of R episodes; step t stands in place t."""
+
+    keys: list[Tensor]  # per layer [R, H, max_steps, h]
+    values: list[Tensor]
+    memory: Tensor  # [R, max_steps, M]
+    offers: Tensor  # [R, max_steps, 1]
+    time: Tensor  # [R] the present step of each row
+
+
+class RecallTransformer(nn.Module):
+    """The policy: actions from all observations and actions so far."""
+
+    def __init__(self, config: RecallConfig) -> None:
+        super().__init__()
+        self.config = config
+        grid = config.observation.kind == "grid"
+        self.observation_embedding = GridEmbedding(config) if grid else DenseEmbedding(config)
+        self.action_embedding = nn.Embedding(config.actions + 1, config.d_model)  # the last: no action yet
+        nn.init.normal_(self.action_embedding.weight, std=0.3)
+        self.positional_encoding = PositionalEmbedding(config.d_model)
+        self.embedding_norm = nn.LayerNorm(config.d_model)
+        self.token_dropout = nn.Dropout(config.token_dropout)
+        self.layers = nn.ModuleList(RecallLayer(config, recalls=number == 0) for number in range(config.layers))
+        self.output_norm = nn.LayerNorm(config.d_model)
+        self.output = nn.Linear(config.d_model, config.actions)
+
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+        """Standardise the input with the training set's distinct observations and the share of steps that saw each."""
+        if self.config.standardise:
+            self.observation_embedding.fit(frames, share)
+
+    def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
+        """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, D]`."""
+        before = self.action_embedding(torch.where(last < 0, self.config.actions, last))
+        tokens: Tensor = self.token_dropout(self.embedding_norm(seen + self.positional_encoding(time) + before))
+        return tokens
+
+    def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
+        """Logits of every step, and what the recall head did if it is supervised."""
+        vectors, memory = self.observation_embedding(batch.observations)
+        last = torch.where(batch.time == 0, -1, batch.actions.roll(1))
+        tokens = self.tokens(batch.per_step(vectors), last, batch.time)
+        layout = Layout.of(batch, per_step=1)
+        recalled = None
+        for layer in self.layers:
+            assert isinstance(layer, RecallLayer)
+            normal, projected = layer.project(tokens)  # [S, D], [S, 3, H, h]
+            if layer.recall is None:
+                attended = layer.out_proj(layout.fused_attention(projected).flatten(1))
+            else:
+                own, recalled = self._recall(layer.recall, normal, projected[:, :, 0], memory, batch, layout)
+                others = [layout.fused_attention(projected[:, :, 1:]).flatten(1)] if layer.heads > 1 else []
+                read = layer.recall.read(layout.pack(recalled.mass[..., None])[:, 0])
+                attended = layer.out_proj(torch.cat([own, *others], -1)) + read
+            tokens = layer.finish(tokens, attended)
+        return Output(self.output(self.output_norm(tokens)), {}, recalled if supervised else None)
+
+    def _recall(
+        self, recall: Recall, normal: Tensor, projected: Tensor, memory: Tensor, batch: Batch, layout: Layout
+    ) -> tuple[Tensor, Recalled]:
+        """The recall head over a packed batch: its output `[S, h]`, and its scores and mass."""
+        query, key, value = layout.pad(projected).unbind(2)  # [B, T, h] each
+        cells = None
+        if self.config.keys == "cells":
+            cells = self.observation_embedding.match(query, layout.pad(batch.per_step(memory)))
+        asks, offers = layout.pad(recall.asks(normal)), layout.pad(recall.offers(normal))
+        past = torch.ones(batch.longest, batch.longest, dtype=torch.bool, device=query.device).tril(-1)
+        scores, weights, mass = settle(recall.scores(query, key, asks, offers, cells), past)
+        return layout.pack(weights @ value), Recalled(scores, mass, self.config.loss)
+
+    # --- one step at a time ------------------------------------------------------------------------------------------
+
+    def start(self, rows: int, max_steps: int) -> Cache:
+        """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
+        config, weight = self.config, self.output.weight
+        shape = (rows, config.heads, max_steps, config.d_model // config.heads)
+        keys, values = ([weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2))
+        memory = weight.new_zeros(rows, max_steps, self.observation_embedding.memory)
+        offers = weight.new_zeros(rows, max_steps, 1)
+        return Cache(keys, values, memory, offers, torch.full((rows,), -1, device=weight.device))
+
+    def step(
+        self, cache: Cache, observations: Tensor, last_actions: Tensor, watch: Sequence[Head] = ()
+    ) -> tuple[Tensor, dict[Head, Tensor]]:
+        """One step of R episodes; see `Transformer.step`. The recall head's weights are exp(s): how many things were
+        recalled from each step. They sum to the mass, not to 1."""
+        row = torch.arange(len(cache.time), device=cache.time.device)
+        time = torch.where(last_actions < 0, 0, cache.time + 1)
+        cache.time.copy_(time)
+        vectors, memory = self.observation_embedding(observations)
+        cache.memory[row, time] = memory
+        tokens = self.tokens(vectors, last_actions, time)[:, None]  # [R, 1, D]
+        step = torch.arange(cache.memory.shape[1], device=time.device)
+        past, visible = step < time[:, None], step <= time[:, None]  # [R, max_steps] each
+        weights: dict[Head, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, RecallLayer)
+            normal, projected = layer.project(tokens)
+            query, key, value = projected[:, 0].unbind(1)  # [R, H, h] each
+            keys, values = cache.keys[number], cache.values[number]
+            keys[row, :, time], values[row, :, time] = key, value
+            seen = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None])
+            attended, read = seen[:, :, 0], torch.zeros_like(tokens)  # [R, H, h], [R, 1, D]
+            if layer.recall is not None:
+                cache.offers[row, time] = layer.recall.offers(normal[:, 0])
+                own = query[:, :1]  # [R, 1, h]: the query of head 0 at one step
+                cells = self.observation_embedding.match(own, cache.memory) if self.config.keys == "cells" else None
+                scores = layer.recall.scores(own, keys[:, 0], layer.recall.asks(normal), cache.offers, cells)
+                scores, share, mass = settle(scores, past[:, None])
+                attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
+                read = read + layer.recall.read(mass)
+                if RECALL_HEAD in watch:
+                    weights[RECALL_HEAD] = scores[:, 0].exp()
+            tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + read)
+        return self.output(self.output_norm(tokens[:, 0])), weights

@@ -1,0 +1,136 @@
+"""Recall heads: the amount is a count, the past is a past, and streaming equals the full pass."""
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.data.batches import DemoData
+from attentiontuner.errors import UserError
+from attentiontuner.losses import loss_terms, recall_loss
+from attentiontuner.models import RecallConfig, RecallTransformer, model_config_from_json
+from attentiontuner.models.recall import NEVER, RECALL_HEAD, settle
+from attentiontuner.models.transformer import Recalled
+from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos
+
+LENGTHS = [4, 6, 3]
+
+
+def small(observation, **options):
+    torch.manual_seed(0)
+    model = RecallTransformer(RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)).eval()
+    with torch.no_grad():  # gates that do something
+        for gate in (model.layers[0].recall.asks, model.layers[0].recall.offers):
+            gate.weight.normal_()
+    packed = packed_demos(observation, LENGTHS, 4)
+    share = np.bincount(packed.frame_index, minlength=len(packed.frames)) / len(packed.frame_index)
+    model.fit(packed.frames, share)
+    return model, packed
+
+
+OPTIONS = [
+    {},
+    {"keys": "observation"},
+    {"gates": "full"},
+    {"periods": ()},
+    {"standardise": False},
+    {"layers": 1, "heads": 1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=["grid", "image", "vector"])
+def test_streaming_equals_the_full_pass(observation, options):
+    model, packed = small(observation, **options)
+    full = model(DemoData(packed, attend_self=False).batch(np.arange(3)), (RECALL_HEAD,))
+    cache = model.start(rows=3, max_steps=6)
+    for t in range(6):
+        steps = [packed.starts[e] + min(t, LENGTHS[e] - 1) for e in range(3)]
+        seen = torch.from_numpy(packed.frames[packed.frame_index[steps]])
+        last = torch.tensor(
+            [-1 if t == 0 else packed.actions[packed.starts[e] + min(t, LENGTHS[e]) - 1] for e in range(3)]
+        )
+        with torch.no_grad():
+            logits, weights = model.step(cache, seen, last, (RECALL_HEAD,))
+        for e in range(3):
+            if t < LENGTHS[e]:
+                torch.testing.assert_close(logits[e], full.logits[packed.starts[e] + t], atol=1e-4, rtol=1e-4)
+                counts = weights[RECALL_HEAD][e]
+                torch.testing.assert_close(counts[:6], full.recalled.scores[e, t].exp(), atol=1e-5, rtol=1e-4)
+                assert counts[t:].sum() == 0  # the present and the future are not recalled
+                assert counts.sum().item() == pytest.approx(full.recalled.mass[e, t].item(), rel=1e-4, abs=1e-6)
+
+
+def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
+    model, packed = small(GRID)
+    embedding = model.observation_embedding
+    frame = torch.from_numpy(packed.frames[:1])
+    moved = frame.flip(1)
+    query = torch.randn(1, 8, generator=torch.Generator().manual_seed(1))
+    (_, one), (_, other) = embedding(frame), embedding(moved)
+    torch.testing.assert_close(embedding.match(query, one), embedding.match(query, other))
+    assert one.sum() == 49
+    twice = embedding.match(query, 2 * one) - embedding.match(query, one)
+    assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
+
+
+def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
+    packed = packed_demos(GRID, LENGTHS, 4)
+    packed.pairs[:, 3] = np.arange(len(packed.pairs)) % 3 + 1
+    batch = DemoData(packed, attend_self=False).batch(np.arange(3))
+    wanted = batch.recalled()
+    for row, p, q, multiplicity in packed.pairs:
+        assert wanted[row, q, p] == multiplicity
+    assert wanted.sum() == packed.pairs[:, 3].sum()
+    raw = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    past = torch.ones(6, 6, dtype=torch.bool).tril(-1)
+    scores, _, mass = settle(raw, past)
+    loss = recall_loss(Recalled(scores, mass, "count"), batch)
+    loss.backward()
+    askers = len(np.unique(packed.pairs[:, 0] * 100 + packed.pairs[:, 2]))
+    inside = torch.arange(6) < batch.lengths[:, None]
+    expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / askers
+    torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_row_may_recall_nothing():
+    scores = torch.full((1, 4), NEVER)
+    _, weights, mass = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
+    assert weights.sum() == 0
+    assert mass.item() == 0
+
+
+@pytest.mark.parametrize("loss", ["count", "rows", "binary"])
+def test_training_on_pairs_makes_the_mass_a_count(loss):
+    model, packed = small(GRID, loss=loss)
+    data = DemoData(packed, attend_self=False)
+    batch = data.batch(np.arange(3))
+    model.train()
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    before = loss_terms(model(batch, (RECALL_HEAD,)), batch, 1.0).memory.item()
+    for _ in range(150):
+        optimiser.zero_grad()
+        terms = loss_terms(model(batch, (RECALL_HEAD,)), batch, 1.0)
+        terms.total.backward()
+        optimiser.step()
+    assert terms.memory.item() < before - 0.3
+    if loss == "count":
+        inside = torch.arange(6) < batch.lengths[:, None]
+        mass = model.eval()(batch, (RECALL_HEAD,)).recalled.mass * inside
+        torch.testing.assert_close(mass, batch.recalled().sum(-1), atol=0.35, rtol=0)
+
+
+def test_input_is_standardised_with_the_training_set():
+    model, _ = small(GRID)
+    embedding = model.observation_embedding
+    assert embedding.mean.sum().item() == pytest.approx(49, rel=1e-5)  # one kind of cell in each of 49 places
+    constant = (embedding.mean > 1 - 1e-9) | (embedding.mean == 0)
+    assert (embedding.scale[constant] == 0).all()
+    assert set(model.state_dict()) >= {"observation_embedding.mean", "observation_embedding.scale"}
+
+
+def test_config_survives_json_and_refuses_nonsense():
+    config = RecallConfig(GRID, 7, periods=(2, 5), keys="observation")
+    assert model_config_from_json(config.to_json()) == config
+    for wrong in ({"keys": "tiles"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}):
+        with pytest.raises(UserError, match="model"):
+            RecallConfig(GRID, 7, **wrong)
