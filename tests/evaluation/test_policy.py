@@ -145,3 +145,32 @@ def test_recalled_steps_are_the_attention_of_the_supervised_head(trained):
     )
     with pytest.raises(UserError, match="2×2×1 grid.*episode 4 has 3×3×1"):
         recalled_steps("run", wrong)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=lambda spec: spec.kind)
+def test_the_cuda_graph_computes_what_the_cpu_computes(observation):
+    model, packed = small(observation), packed_demos(observation, [8, 8], actions=4)
+    here = ModelPolicy(model, max_steps=8, watch=[Head(0, 0)])
+    there = ModelPolicy(small(observation).cuda(), max_steps=8, watch=[Head(0, 0)])
+    for episode in range(2):  # the second one replays the graph recorded in the first
+        here.reset(2)
+        there.reset(2)
+        for t in range(8):
+            if t == 5:
+                here.restart(np.array([1]))
+                there.restart(np.array([1]))
+            frames = packed.frames[packed.frame_index[[t, 8 + t]]]
+            expected = here.logits(frames)
+            assert torch.allclose(there.logits(frames).cpu(), expected, atol=1e-4), (episode, t)
+            assert np.allclose(there.weights[Head(0, 0)], here.weights[Head(0, 0)], atol=1e-5)
+            here._last = there._last = packed.actions[[t, 8 + t]].copy()
+
+
+@pytest.mark.gpu
+def test_rollouts_on_a_gpu_play_every_episode():
+    task = recall_task()
+    here = rollout(ModelPolicy(toy_model(), 12), task, SEEDS, workers=0)
+    there = rollout(ModelPolicy(toy_model().cuda(), 12), task, SEEDS, batch=8, workers=2)
+    assert [result.seed for result in there] == [result.seed for result in here]
+    assert np.mean([one == other for one, other in zip(here, there, strict=True)]) > 0.9

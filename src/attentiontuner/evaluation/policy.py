@@ -52,8 +52,13 @@ class ModelPolicy:
         self.weights: dict[Head, NDArray[np.float32]] = {}
         self._rows = 0
 
-    def clone(self) -> "ModelPolicy":
-        """A second player with the same model and a cache of its own."""
+    def clone(self) -> "ModelPolicy | None":
+        """A second player with the same model and a cache of its own.
+
+        None on a CPU, where network and environments would only take the cores from each other: they take turns.
+        """
+        if self.device.type == "cpu":
+            return None
         return ModelPolicy(self.model, self.max_steps, watch=self.watch, task=self.task)
 
     def check(self, task: Task) -> None:
@@ -101,7 +106,7 @@ class ModelPolicy:
 
     def observe(self, observations: NDArray[Any], actions: NDArray[np.int64]) -> None:
         """One step in which somebody else chose the actions `[n]`."""
-        self.logits(observations)
+        self.act(observations)
         self._last = np.array(actions, np.int64)
 
     @torch.inference_mode()

@@ -1,8 +1,9 @@
 """Many episodes at once: the policy thinks for a batch of rows, finished rows take the next seed of a fixed list.
 
 What is guaranteed: every seed of the list is played exactly once, so short episodes are not favoured; results come in
-the order of the seeds; which row plays which seed depends on the episodes alone, never on time, so the number of
-workers changes nothing. `ModelPolicy` on a CPU also computes each row with the same operations whatever the batch.
+the order of the seeds; which row plays which seed depends on the batch and the episodes alone, never on time, so on one
+machine the number of workers changes not a bit. Another batch size changes no seed and no order, but matrix products of
+another size round differently (about 1e-6 in a logit): an action can change only where two logits are that close.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,16 +31,13 @@ DEFAULT_BATCH = 128
 SEVERAL_WORKERS_FROM = 16
 """Episodes from which worker processes are worth their start."""
 
-CORES_PER_WORKER = 4
-"""Where network and environments share the cores. At paper size a step costs six times as much as its environment's."""
-
 
 class Policy(Protocol):
     """Plays many episodes at once, one per row.
 
-    A policy may also have `clone()`, a second player with the same behaviour and a memory of its own (the rows are then
-    played in two halves: one half's environments step while the policy thinks for the other), and `check(task)`,
-    which raises a `UserError` where the policy does not fit the task.
+    A policy may also have `clone()`, which gives a second player with the same behaviour and a memory of its own, or
+    None where that does not pay: the rows are then played in two halves, and one half's environments step while the
+    policy thinks for the other. And `check(task)`, which raises a `UserError` where the policy does not fit the task.
     """
 
     def reset(self, n: int) -> None:
@@ -83,15 +81,9 @@ class EpisodeResult:
         return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
 
 
-def default_workers(policy: Any, episodes: int) -> int:
-    """Worker processes worth starting for that many episodes on this machine.
-
-    A policy that computes on the CPU wants the cores for itself: its matrix products wait for their slowest thread.
-    """
-    if episodes < SEVERAL_WORKERS_FROM or usable_cores() == 1:
-        return 0
-    shares_cores = getattr(getattr(policy, "device", None), "type", "") == "cpu"
-    return max(1, usable_cores() // CORES_PER_WORKER) if shares_cores else usable_cores()
+def default_workers(episodes: int) -> int:
+    """Worker processes worth starting for that many episodes on this machine."""
+    return usable_cores() if episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 else 0
 
 
 def rollout(
@@ -123,12 +115,11 @@ def rollout(
         raise UserError(f"batch {batch}, workers {workers}: give at least 1 and 0")
     if not seeds:
         return []
-    workers = default_workers(policy, len(seeds)) if workers is None else workers
+    workers = default_workers(len(seeds)) if workers is None else workers
     rows = min(batch, len(seeds))
     alone: Any = policy if hasattr(policy, "player") else None
-    policies: list[Any] = [policy]
-    if alone is None and hasattr(policy, "clone") and rows > 1:
-        policies.append(policy.clone())
+    twin = policy.clone() if alone is None and hasattr(policy, "clone") and rows > 1 else None
+    policies: list[Any] = [policy] if twin is None else [policy, twin]
     play = _Play(task, seeds, range(len(seeds)) if episodes is None else episodes, on_result)
     play.check(policy)
     environments = Environments(task, rows, workers, groups=len(policies), alone=alone)
