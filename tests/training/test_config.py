@@ -52,6 +52,7 @@ def test_the_first_difference_is_named_and_bookkeeping_is_none() -> None:
         ({"noise_q": -1.0}, "--noise-q"),
         ({"test_fraction": 1.0}, "--test-fraction"),
         ({"demos": 0}, "--demos"),
+        ({"eval_every": 5}, "--eval-episodes is 0: give at least 1"),
         ({"pairs": "odd"}, "--pairs 'odd' is not one of given, random, shuffled"),
         ({"precision": "half"}, "--precision 'half'"),
         ({"heads": "3:1"}, "no head 3:1"),

@@ -1,5 +1,6 @@
 """What a training run is: every choice that changes its result, checked when made and saved with the run."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
@@ -7,16 +8,44 @@ from typing import Any, Literal, get_args
 from attentiontuner.errors import UserError
 from attentiontuner.models import model_config_from_json
 from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.recall import RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.tasks import PAPER_EPOCHS, Task
 
-METHODS = ("attentiontuner", "vanilla")
-"""`vanilla` is the same model with memory weight 0."""
-
 PAPER_MEMORY_WEIGHT = 10.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn from demonstrations: its network, and where its recipe differs from the paper's."""
+
+    network: type
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+
+METHODS = {
+    "attentiontuner": Method(TransformerConfig),
+    "vanilla": Method(TransformerConfig, {"memory_weight": 0.0}),
+    "recall": Method(
+        RecallConfig,
+        {
+            "epochs": 12,
+            "batch_size": 32,
+            "learning_rate": 1e-3,
+            "schedule": "cosine",
+            "warmup_steps": 100,
+            "clip": 1.0,
+            "memory_weight": 1.0,
+            "attend_self": False,
+            "precision": "float32",
+        },
+    ),
+}
+"""`vanilla` is AttentionTuner's model with memory weight 0; `recall` is the network of `models/recall.py`."""
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Pairs = Literal["given", "random", "shuffled"]
+Schedule = Literal["constant", "cosine"]
 
 CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
 """Fields that change no result, so that a run may go on with other values."""
@@ -29,11 +58,14 @@ class TrainConfig:
     Attributes:
         task: name of the task; `settings` are its environment settings.
         model: the network.
-        method: `attentiontuner` or `vanilla`; the latter always has memory weight 0.
+        method: one of `METHODS`; `vanilla` always has memory weight 0.
         seed: fixes the weights at the start, the order of the batches, dropout and every drawn label.
         epochs: passes over the training demonstrations.
         batch_size: demonstrations in a step, over all processes together.
-        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8, no weight decay, no schedule).
+        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8, no weight decay).
+        schedule: `constant`, as in the paper; or `cosine`: down to a fiftieth over the whole run.
+        warmup_steps: batches over which the learning rate rises from nothing.
+        clip: the largest gradient norm; 0: no limit.
         memory_weight: λ, the weight of the memory loss.
         heads: the supervised heads as text, see `models.heads.parse_heads`.
         split_pairs: distribute each row's pairs over the supervised heads.
@@ -54,12 +86,15 @@ class TrainConfig:
 
     task: str
     settings: Mapping[str, Any]
-    model: TransformerConfig
+    model: TransformerConfig | RecallConfig
     method: str = "attentiontuner"
     seed: int = 1
     epochs: int = PAPER_EPOCHS
     batch_size: int = 64
     learning_rate: float = 1e-4
+    schedule: Schedule = "constant"
+    warmup_steps: int = 0
+    clip: float = 0.0
     memory_weight: float = PAPER_MEMORY_WEIGHT
     heads: str = "1:1"
     split_pairs: bool = False
@@ -86,7 +121,10 @@ class TrainConfig:
             object.__setattr__(self, "memory_weight", 0.0)
         object.__setattr__(self, "settings", dict(self.settings))
         object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
-        for name, choices in (("precision", get_args(Precision)), ("pairs", get_args(Pairs))):
+        if not isinstance(self.model, METHODS[self.method].network):
+            raise UserError(f"method {self.method!r} does not train a {type(self.model).__name__}")
+        for name, kind in (("precision", Precision), ("pairs", Pairs), ("schedule", Schedule)):
+            choices = get_args(kind)
             if getattr(self, name) not in choices:
                 raise UserError(f"{_option(name)} {getattr(self, name)!r} is not one of {', '.join(choices)}")
         for name in ("epochs", "batch_size", "keep"):
@@ -99,6 +137,8 @@ class TrainConfig:
             "eval_every",
             "eval_episodes",
             "checkpoint_seconds",
+            "warmup_steps",
+            "clip",
         ):
             self._check(name, getattr(self, name) >= 0, "0 or more")
         self._check("learning_rate", self.learning_rate > 0, "above 0")
@@ -107,6 +147,9 @@ class TrainConfig:
         self._check("demos", self.demos is None or self.demos >= 1, "at least 1")
         self._check("memory_limit", self.memory_limit is None or self.memory_limit >= 1, "at least 1 byte")
         self._check("heatmap_epochs", min(self.heatmap_epochs, default=0) >= 0, "0 or more")
+        self._check(
+            "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
+        )
         self.supervised()
 
     def _check(self, name: str, good: bool, wanted: str) -> None:
@@ -142,15 +185,34 @@ class TrainConfig:
 def paper_config(
     task: Task, method: str = "attentiontuner", model: Mapping[str, Any] | None = None, **overrides: Any
 ) -> TrainConfig:
-    """The paper's recipe for that task and method. `model` replaces fields of the network, `overrides` the rest."""
-    network = TransformerConfig(task.observation, len(task.actions))
+    """The recipe for that task and method, the paper's where it has one. `model` replaces fields of the network,
+    `overrides` the rest."""
+    if method not in METHODS:
+        raise UserError(f"unknown method {method!r}: the methods are {', '.join(METHODS)}")
+    way = METHODS[method]
+    network = way.network(task.observation, len(task.actions))
+    try:
+        network = replace(network, **(model or {}))
+    except TypeError:
+        raise UserError(
+            f"method {method!r} has no {', '.join(sorted(set(model or {}) - set(vars(network))))}"
+        ) from None
+    recipe = {"epochs": task.epochs.get(method, way.recipe.get("epochs", PAPER_EPOCHS))}
     return TrainConfig(
         task=task.name,
         settings=task.settings,
-        model=replace(network, **(model or {})),
+        model=network,
         method=method,
-        **{"epochs": task.training_epochs(method), **overrides},
+        **{**way.recipe, **recipe, **overrides},
     )
+
+
+def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:
+    """The learning rate of batch `step` (from 0) of a run of `steps` batches."""
+    rate = config.learning_rate * min(1.0, (step + 1) / max(config.warmup_steps, 1))
+    if config.schedule == "cosine":
+        rate *= max(0.02, 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0))))
+    return rate
 
 
 def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:

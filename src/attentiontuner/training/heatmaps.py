@@ -14,18 +14,20 @@ from safetensors.numpy import save
 from torch import nn
 
 from attentiontuner.data.batches import DemoData
-from attentiontuner.data.tokens import expert_matrix
+from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_matrix
 from attentiontuner.files import write_bytes
-from attentiontuner.models.heads import parse_heads
 
 FOLDER = "heatmaps"
 
 
-def write_heatmaps(run: Path, epoch: int, model: nn.Module, data: DemoData, row: int = 0) -> Path:
+def write_heatmaps(
+    run: Path, epoch: int, model: nn.Module, data: DemoData, attend_self: bool = True, row: int = 0
+) -> Path:
     """Draw all heads on demonstration `row` of `data`, whose pairs give E; the path of the picture."""
     attention = all_attention(model, data, row)
     pairs = data.packed.pairs[data.packed.pairs[:, 0] == row][:, 1:]
-    expert = expert_matrix(pairs, int(data.lengths[row])) if data.annotated[row] else None
+    steps = int(data.lengths[row])
+    expert = expert_beside(attention, pairs, steps, attend_self) if data.annotated[row] else None
     arrays = {"attention": np.rint(255 * attention).astype(np.uint8)}
     if expert is not None:
         arrays["expert"] = np.rint(255 * expert).astype(np.uint8)
@@ -37,16 +39,21 @@ def write_heatmaps(run: Path, epoch: int, model: nn.Module, data: DemoData, row:
 
 
 def all_attention(model: nn.Module, data: DemoData, row: int) -> NDArray[np.float32]:
-    """Attention weights `[layers, heads, n, n]` of every head on one demonstration."""
-    config: Any = model.config
-    heads = parse_heads("all", config.layers, config.heads)
+    """What the heads look at on one demonstration, `[layers, heads, n, n]`; see the model's `attention`."""
     training = model.training
     model.eval()
     with torch.no_grad():
-        logs = model(data.batch(np.array([row])), heads).log_attention
+        maps: NDArray[np.float32] = model.attention(data.batch(np.array([row])))[:, :, 0].float().cpu().numpy()
     model.train(training)
-    weights = torch.stack([logs[head][0].exp() for head in heads]).float().cpu().numpy()
-    return weights.reshape(config.layers, config.heads, *weights.shape[1:])
+    return maps
+
+
+def expert_beside(
+    attention: NDArray[np.float32], pairs: NDArray[np.int64], steps: int, attend_self: bool
+) -> NDArray[np.float32]:
+    """E over what the attention is over: tokens, or timesteps for a model whose tokens are steps."""
+    expert = expert_matrix(pairs, steps, attend_self)
+    return expert if attention.shape[-1] == len(expert) else expert[::TOKENS_PER_STEP, ::TOKENS_PER_STEP]
 
 
 def draw(attention: NDArray[np.float32], expert: NDArray[np.float32] | None, title: str) -> bytes:

@@ -4,6 +4,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,15 @@ from torch import Tensor, nn
 
 from attentiontuner.data.batches import DemoData
 from attentiontuner.errors import UserError
-from attentiontuner.models import build_model
+from attentiontuner.models import RecallTransformer, build_model
 from attentiontuner.progress import Bar, progress
 from attentiontuner.training.checkpoint import State, optimiser_tensors, restore_optimiser, save_best, save_state
-from attentiontuner.training.config import TrainConfig
+from attentiontuner.training.config import TrainConfig, learning_rate_at
 from attentiontuner.training.devices import Processes
 from attentiontuner.training.heatmaps import write_heatmaps
 from attentiontuner.training.log import MetricsLog
 from attentiontuner.training.source import Source
-from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser
+from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser, set_learning_rate
 from attentiontuner.training.stopping import Interrupted, stop_signals
 
 GO, SAVE, STOP = 0, 1, 2
@@ -48,7 +49,10 @@ class Session:
         self.seconds = self.epoch_seconds = 0.0
         self.metrics: list[dict[str, Any]] = []
         torch.manual_seed(config.seed)  # made on the CPU, so that every device starts from the same weights
-        self.model = build_model(config.model).to(device).train()
+        model = build_model(config.model)
+        if state is None and isinstance(model, RecallTransformer):
+            model.fit(*source.input_statistics())
+        self.model = model.to(device).train()
         torch.manual_seed(config.seed * 1000 + team.rank)
         self.optimiser = make_optimiser(self.model, config.learning_rate)
         self.step: TrainStep | None = None
@@ -67,7 +71,8 @@ class Session:
         remaining = (self.config.epochs - self.epoch) * len(self.source) - self.batch * self.config.batch_size
         label = f"train {self.config.task}, {self.config.method}, seed {self.config.seed}"
         try:
-            with progress(label, max(remaining, 0)) as bar, stop_signals() as signals:
+            shown = progress(label, max(remaining, 0)) if self.team.first else nullcontext(SilentBar(label, 0, None))
+            with shown as bar, stop_signals() as signals:
                 if self.epoch == self.batch == 0:
                     self._draw()
                 while self.epoch < self.config.epochs:
@@ -85,6 +90,7 @@ class Session:
         for chunk in self.source.chunks(self.epoch, self.batch):
             step = self._step_on(chunk.data)
             for rows in chunk.batches:
+                set_learning_rate(self.optimiser, self._learning_rate())
                 step(rows)
                 self.batch += 1
                 bar.advance(len(rows))
@@ -105,11 +111,21 @@ class Session:
             sums = self.step.sums if self.step is not None else self._sums
             assert config.precision != "auto"
             self.step = TrainStep(
-                self.model, self.optimiser, data, config.supervised(), config.memory_weight, config.precision
+                self.model,
+                self.optimiser,
+                data,
+                config.supervised(),
+                config.memory_weight,
+                config.precision,
+                config.clip,
             )
             if sums is not None:
                 self.step.sums.copy_(sums)
         return self.step
+
+    def _learning_rate(self) -> float:
+        batches = math.ceil(len(self.source) / self.config.batch_size)
+        return learning_rate_at(self.config, self.epoch * batches + self.batch, self.config.epochs * batches)
 
     def _request(self, signals: list[int], deadline: float | None) -> int:
         now = time.monotonic()
@@ -172,7 +188,7 @@ class Session:
 
     def _draw(self) -> None:
         if self.team.first and self.test is not None and self.epoch in self.config.heatmap_epochs:
-            write_heatmaps(self.out, self.epoch, self.model, self.test)
+            write_heatmaps(self.out, self.epoch, self.model, self.test, self.config.attend_self)
 
     def _note(self, bar: Bar, metrics: Mapping[str, Any]) -> None:
         recent = self.metrics[-10:]
@@ -258,6 +274,13 @@ class Session:
         mine = state.tensors.get(f"generator.cuda.{self.team.rank}")
         if mine is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(mine, self.device)
+
+
+class SilentBar(Bar):
+    """What the other processes advance."""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        pass
 
 
 LOCAL_SUMS = 4

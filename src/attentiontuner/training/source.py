@@ -63,7 +63,7 @@ class Source:
         size, seed = self.config.batch_size, self.config.seed
         if self.config.memory_limit is None:
             if self._whole is None:
-                self._whole = self._read(np.arange(len(self)))
+                self._whole = on_device(self._read(np.arange(len(self))), self.config, self.device)
             batches = epoch_batches(len(self), size, seed, epoch)
             if first_batch < len(batches):
                 yield Chunk(self._whole, self.episodes, batches[first_batch:])
@@ -74,12 +74,19 @@ class Source:
                 plan.append((rows, batches[first_batch:]))
             first_batch = max(0, first_batch - len(batches))
         with ThreadPoolExecutor(1) as reader:
-            coming: Future[DemoData] | None = reader.submit(self._read, plan[0][0]) if plan else None
+            coming: Future[PackedDemos] | None = reader.submit(self._read, plan[0][0]) if plan else None
             for number, (rows, batches) in enumerate(plan):
                 assert coming is not None
-                data = coming.result()
+                # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
+                data = on_device(coming.result(), self.config, self.device)
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
+
+    def input_statistics(self) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
+        """Distinct training observations `[U, …]` and the share of steps that saw each; of a streamed data set, of its
+        first pool."""
+        packed = next(self.chunks(0)).data.packed
+        return packed.frames, np.bincount(packed.frame_index, minlength=len(packed.frames)) / len(packed.frame_index)
 
     def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
         """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
@@ -103,11 +110,10 @@ class Source:
             plan.append((rows, [order[start : start + size] for start in range(0, len(rows), size)]))
         return plan
 
-    def _read(self, rows: Integers) -> DemoData:
+    def _read(self, rows: Integers) -> PackedDemos:
         packed = self._frames.read_packed(self.episodes[rows])
         labels = self.labels.select(rows)
-        labelled = replace(packed, annotated=labels.annotated, pairs=labels.pairs.astype(np.int64))
-        return on_device(labelled, self.config, self.device)
+        return replace(packed, annotated=labels.annotated, pairs=labels.pairs.astype(np.int64))
 
     def fingerprint(self) -> dict[str, object]:
         """What a run must find unchanged to go on: which demonstrations and which labels it trains on."""

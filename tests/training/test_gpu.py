@@ -1,0 +1,33 @@
+"""The trainer on a GPU: it goes on after a stop, streams, and computes what the CPU does."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attentiontuner.training.trainer import train
+from tests.training.toys import toy_config, toy_store
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+def test_float32_losses_are_those_of_the_cpu(tmp_path: Path) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=4, model={"dropout": 0.0}, precision="float32")
+    there = train(config, store, tmp_path / "gpu", device="cuda")
+    here = train(config, store, tmp_path / "cpu", device="cpu")
+    for mine, same in zip(there.metrics, here.metrics, strict=True):
+        for name in ("imitation_loss", "memory_loss", "gradient_norm", "test_imitation_loss"):
+            assert mine[name] == pytest.approx(same[name], rel=2e-3), name
+
+
+@pytest.mark.parametrize("limit", [None, 5000])
+def test_stopped_in_bfloat16_it_goes_on(tmp_path: Path, limit: int | None) -> None:
+    store = toy_store(tmp_path / "data")
+    config = toy_config(epochs=6, model={"dropout": 0.0}, memory_limit=limit)
+    whole = train(config, store, tmp_path / "whole", device="cuda")
+    for _ in range(4):
+        assert not train(config, store, tmp_path / "parts", device="cuda", budget_seconds=0.0).finished
+    parts = train(config, store, tmp_path / "parts", device="cuda")
+    assert parts.finished
+    assert parts.metrics[-1]["imitation_loss"] == pytest.approx(whole.metrics[-1]["imitation_loss"], rel=0.02)
+    assert parts.metrics[0]["imitation_loss"] == pytest.approx(whole.metrics[0]["imitation_loss"], rel=0.02)
