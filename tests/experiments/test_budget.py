@@ -52,3 +52,10 @@ def test_work_in_progress_counts_and_its_own_speed_is_used(cells, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     speeds = Speeds([make_record(cells["annotated-1"], 0.5)], DEVICE)
     assert speeds.remaining_seconds(wanted, tmp_path, True) == pytest.approx(10 * 2.0 + 4 + SPARE_SECONDS)
+
+
+def test_a_cell_that_was_only_begun_tells_about_its_likes(cells, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 1, "seconds": 9.0}\n{"epoch": 2, "seconds": 2.0}\n')
+    speeds = Speeds([], DEVICE)
+    speeds.add_begun(cells["annotated-1"], tmp_path)
+    assert speeds.train_seconds(cells["annotated-5"], 10) == pytest.approx(20.0)

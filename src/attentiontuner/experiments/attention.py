@@ -5,12 +5,11 @@ from typing import Any
 from torch import nn
 
 from attentiontuner.data.batches import DemoData
-from attentiontuner.data.tokens import expert_matrix
 from attentiontuner.demos import DemoStore
 from attentiontuner.experiments.records import encode_map
 from attentiontuner.models.heads import Head
 from attentiontuner.training.config import TrainConfig
-from attentiontuner.training.heatmaps import all_attention
+from attentiontuner.training.heatmaps import all_attention, expert_beside
 
 MAP_SIDE = 80
 """Maps are pooled to at most this many pixels a side: 8 heads then take some 20 kB of a record."""
@@ -30,7 +29,7 @@ def attention_maps(model: nn.Module, config: TrainConfig, store: DemoStore, epis
         "seed": int(data.packed.seeds[0]),
         "steps": steps,
         "supervised": [str(head) for head in config.supervised()],
-        "expert": encode_map(expert_matrix(data.packed.pairs[:, 1:], steps), MAP_SIDE),
+        "expert": encode_map(expert_beside(weights, data.packed.pairs[:, 1:], steps, config.attend_self), MAP_SIDE),
         "heads": {
             str(Head(layer, head)): encode_map(matrix, MAP_SIDE)
             for layer, row in enumerate(weights)

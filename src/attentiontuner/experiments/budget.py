@@ -40,20 +40,30 @@ def parse_seeds(text: str) -> list[int]:
 
 
 class Speeds:
-    """Measured speeds: of finished cells of the same task, scale and device."""
+    """Measured speeds on one device: of finished cells, and of cells that were only begun."""
 
     def __init__(self, records: Iterable[Record], device: str) -> None:
         self._records = [record for record in records if record.device == device]
+        self._begun: list[tuple[Cell, float]] = []
 
     def add(self, record: Record) -> None:
+        """Learn from a finished cell."""
         self._records.append(record)
 
+    def add_begun(self, cell: Cell, run: Path) -> None:
+        """Learn from a cell whose training, in the folder `run`, was stopped."""
+        if lines := read_metrics(run):
+            self._begun.append((cell, own_seconds(lines, 1) / cell.demos))
+
     def train_seconds(self, cell: Cell, epochs: int) -> float | None:
-        """For `epochs` epochs of `cell`; None where nothing comparable was measured. Alike cells go first."""
-        alike = [record for record in self._records if _alike(record.cell, cell)]
-        same = [record for record in alike if record.cell.method == cell.method] or alike
-        work = [record.seconds["train"] / (record.cell.epochs * record.cell.demos) for record in same]
-        return median(work) * epochs * cell.demos if work else None
+        """For `epochs` epochs of `cell`; None where nothing comparable was measured. Cells of the method go first."""
+        measured = [
+            (record.cell, record.seconds["train"] / (record.cell.epochs * record.cell.demos))
+            for record in self._records
+        ]
+        alike = [(other, work) for other, work in [*measured, *self._begun] if _alike(other, cell)]
+        same = [work for other, work in alike if other.method == cell.method] or [work for _, work in alike]
+        return median(same) * epochs * cell.demos if same else None
 
     def evaluate_seconds(self, cell: Cell) -> float | None:
         alike = [record for record in self._records if _alike(record.cell, cell)]

@@ -172,6 +172,8 @@ class Campaign:
         """Say what became of a cell, and learn its speed."""
         if outcome.state == "done":
             self.speeds.add(read_record(record_path(self.plan.records, outcome.cell)))
+        elif outcome.state == "later":
+            self.speeds.add_begun(outcome.cell, work_folder(self.plan.records, outcome.cell) / "run")
         self.say(outcome.cell, outcome.state, outcome.message, outcome.seconds)
 
     def say(self, cell: Cell, state: str, message: str, seconds: float) -> None:

@@ -36,7 +36,7 @@ class Scale:
     config: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 15
     episodes: int = 1000
-    test_demos: int = 500
+    test_demos: int = 200
 
     def sizes(self, task: str) -> Sizes | None:
         """The sizes of a task; None: its own."""
