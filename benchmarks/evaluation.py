@@ -46,6 +46,12 @@ class Driven(ModelPolicy):
         super().reset(n)
         self._experts = [self.expert_of() for _ in range(n)]
 
+    def keep(self, rows: NDArray[np.int64]) -> bool:
+        experts = [self._experts[row] for row in rows]
+        kept = super().keep(rows)
+        self._experts = experts if kept else self._experts
+        return kept
+
     def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
         for row in np.flatnonzero(self._last < 0):
             self._experts[row] = self.expert_of()
@@ -134,4 +140,4 @@ def forward_seconds(model: Transformer, task: Task, episode: Demonstration, step
             started = time.perf_counter()
             int(model(batch).logits[-1].argmax())
             seconds.append(time.perf_counter() - started)
-    return min(seconds)
+    return sum(seconds) / len(seconds)

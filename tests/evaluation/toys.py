@@ -81,6 +81,10 @@ class CuePolicy:
         self.begins[:] = False
         return np.minimum(self.cues, 3).astype(np.int64)
 
+    def keep(self, rows: np.ndarray) -> bool:
+        self.cues, self.begins = self.cues[rows], self.begins[rows]
+        return True
+
     def clone(self) -> "CuePolicy":
         return type(self)()
 
@@ -91,6 +95,10 @@ class HashPolicy(CuePolicy):
     def reset(self, n: int) -> None:
         super().reset(n)
         self.history = np.zeros(n, np.int64)
+
+    def keep(self, rows: np.ndarray) -> bool:
+        self.history = self.history[rows]
+        return super().keep(rows)
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         seen = observations[:, 0, 0, 0].astype(np.int64)

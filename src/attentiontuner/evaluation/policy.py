@@ -98,6 +98,16 @@ class ModelPolicy:
         """Those rows begin a new episode, the others go on."""
         self._last[rows] = -1
 
+    @torch.inference_mode()
+    def keep(self, rows: NDArray[np.int64]) -> bool:
+        """Go on with these rows only, as rows 0, 1, …. On a GPU all are kept: its graph has one shape."""
+        if self.device.type == "cuda":
+            return False
+        cache, last, time = _take_rows(self._cache, torch.from_numpy(rows)), self._last[rows], self._time[rows]
+        self.reset(len(rows))
+        self._cache, self._last, self._time = cache, last, time
+        return True
+
     def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
         """`[n, …]` observations → `[n]` actions."""
         actions: NDArray[np.int64] = self.logits(observations).argmax(1).cpu().numpy()
@@ -154,6 +164,14 @@ class ModelPolicy:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._think()
+
+
+def _take_rows(cache: Any, rows: Tensor) -> Any:
+    """The same cache with only those rows: its tensors are `[rows, …]`, in tuples and lists."""
+    if isinstance(cache, Tensor):
+        return cache[rows]
+    parts = [_take_rows(part, rows) for part in cache]
+    return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
 
 
 def _describe(spec: Any) -> str:

@@ -37,7 +37,8 @@ class Policy(Protocol):
 
     A policy may also have `clone()`, which gives a second player with the same behaviour and a memory of its own, or
     None where that does not pay: the rows are then played in two halves, and one half's environments step while the
-    policy thinks for the other. And `check(task)`, which raises a `UserError` where the policy does not fit the task.
+    policy thinks for the other. `check(task)` raises a `UserError` where the policy does not fit the task. `keep(rows)`
+    is called when the seeds run out: only those rows go on, as rows 0, 1, …; False where the policy prefers them all.
     """
 
     def reset(self, n: int) -> None:
@@ -168,18 +169,25 @@ class _Play:
             if not alone:
                 policy.reset(len(environments.groups[group]))
             environments.send(group)
+        rows = [np.array(group, np.int64) for group in environments.groups]
         going_on = list(range(len(policies)))
         while going_on:
             group = going_on.pop(0)
             environments.receive(group)
-            rows = environments.groups[group]
-            self._finish_rows(environments, rows)
-            if not any(row in self._playing for row in rows):
+            self._finish_rows(environments, rows[group])
+            playing = np.array([int(row) in self._playing for row in rows[group]])
+            if not playing.any():
                 continue
             if not alone:
-                self._act(environments, policies[group], rows)
+                if 2 * playing.sum() <= len(playing) and self._drop(policies[group], playing):
+                    rows[group] = rows[group][playing]
+                self._act(environments, policies[group], rows[group])
             environments.send(group)
             going_on.append(group)
+
+    def _drop(self, policy: Any, playing: NDArray[np.bool_]) -> bool:
+        """Let the policy forget the rows that have nothing to play any more, if it can."""
+        return hasattr(policy, "keep") and bool(policy.keep(np.flatnonzero(playing)))
 
     def _begin_next(self, environments: Environments, row: int) -> None:
         environments.rows.commands[row] = IDLE
@@ -190,10 +198,10 @@ class _Play:
             environments.rows.commands[row] = RESET
             self._next += 1
 
-    def _finish_rows(self, environments: Environments, rows: range) -> None:
+    def _finish_rows(self, environments: Environments, rows: NDArray[np.int64]) -> None:
         shared = environments.rows
-        for row in rows:
-            if shared.ends[row] == GOING_ON or row not in self._playing:
+        for row in rows[shared.ends[rows] != GOING_ON].tolist():
+            if row not in self._playing:
                 continue
             index = self._playing[row]
             result = EpisodeResult(
@@ -208,19 +216,19 @@ class _Play:
                 self.on_result(result)
             self._begin_next(environments, row)
 
-    def _act(self, environments: Environments, policy: Policy, rows: range) -> None:
+    def _act(self, environments: Environments, policy: Policy, rows: NDArray[np.int64]) -> None:
         """Fill in the commands of the rows that go on."""
-        shared, own = environments.rows, slice(rows[0], rows[-1] + 1)
-        going_on = (shared.ends[own] == GOING_ON) & (shared.commands[own] != IDLE)
+        shared = environments.rows
+        going_on = (shared.ends[rows] == GOING_ON) & (shared.commands[rows] != IDLE)
         if not going_on.any():
             return
-        policy.restart(np.flatnonzero(~going_on | (shared.steps[own] == 0)))
-        actions = np.asarray(policy.act(shared.observations[own]))
+        policy.restart(np.flatnonzero(~going_on | (shared.steps[rows] == 0)))
+        actions = np.asarray(policy.act(shared.observations[rows]))
         wrong = going_on & ((actions < 0) | (actions >= len(self.task.actions)))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             raise UserError(
-                f"{self.name_of(rows[at])}: the policy chose action {actions[at]}, "
+                f"{self.name_of(int(rows[at]))}: the policy chose action {actions[at]}, "
                 f"task {self.task.name!r} has the actions 0 to {len(self.task.actions) - 1}"
             )
-        np.copyto(shared.commands[own], actions, where=going_on, casting="same_kind")
+        shared.commands[rows[going_on]] = actions[going_on]
