@@ -22,12 +22,12 @@ def train(
     method: str = "attentiontuner",
     seed: int = 1,
     epochs: int | None = None,
-    batch_size: int = 64,
-    learning_rate: float = 1e-4,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
     memory_weight: float | None = None,
     heads: str = "1:1",
     split_pairs: bool = False,
-    attend_self: bool = True,
+    attend_self: bool | None = None,
     d_model: int | None = None,
     layers: int | None = None,
     model_heads: int | None = None,
@@ -43,7 +43,7 @@ def train(
     pairs: Literal["given", "random", "shuffled"] = "given",
     demos: int | None = None,
     device: str | None = None,
-    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    precision: Literal["auto", "float32", "bfloat16"] | None = None,
     memory_limit: str | None = None,
     eval_every: int = 0,
     eval_episodes: int = 100,
@@ -62,19 +62,19 @@ def train(
         task: name of the task, see `attentiontuner tasks`.
         data: folder of the demonstrations; its environment settings are the run's.
         out: folder of the run.
-        method: attentiontuner, or vanilla (the same model without the memory loss).
+        method: attentiontuner, vanilla (the same model without the memory loss), or recall (a head that counts).
         seed: fixes first weights, batches, dropout and every drawn label.
         epochs: passes over the demonstrations; the paper's for the task and method if not given.
-        batch_size: demonstrations in a step.
-        learning_rate: of Adam.
-        memory_weight: weight λ of the memory loss; 10 if not given.
+        batch_size: demonstrations in a step; 64 if not given, 32 for recall.
+        learning_rate: of Adam; 1e-4 if not given; for recall 1e-3, falling.
+        memory_weight: weight λ of the memory loss; 10 if not given, 1 for recall.
         heads: supervised heads as layer:head from 1, such as 1:1 or 1:1,2:2 or 1:all or all or none.
         split_pairs: distribute each row's pairs over the supervised heads.
-        attend_self: the expert's matrix has ones on the diagonal of the observations.
-        d_model: width of the network; 512 if not given.
-        layers: layers of the network; 4 if not given.
+        attend_self: the expert's matrix has ones on the diagonal of the observations; yes if not given, not for recall.
+        d_model: width of the network; 512 if not given, 128 for recall.
+        layers: layers of the network; 4 if not given, 2 for recall.
         model_heads: attention heads per layer; 2 if not given.
-        feedforward: width of the feed-forward networks; 2048 if not given.
+        feedforward: width of the feed-forward networks; four times d_model if not given (2048 and 512).
         dropout: share of dropped activations; 0.1 if not given.
         embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
         test_data: demonstrations to test on; the last of --data if not given.
@@ -86,7 +86,7 @@ def train(
         pairs: the given ones, or as controls random ones or ones shuffled between demonstrations.
         demos: train on this many demonstrations, drawn from the seed.
         device: cpu, cuda or cuda:N; a GPU if there is one.
-        precision: bfloat16 on a GPU and float32 on a CPU if not given.
+        precision: bfloat16 on a GPU and float32 on a CPU if not given; float32 for recall.
         memory_limit: frames held at once, such as 4GB; a larger data set is streamed.
         eval_every: epochs between evaluations in the environment; 0 for none. The best model is kept.
         eval_episodes: episodes of each evaluation.
@@ -106,7 +106,15 @@ def train(
         "dropout": dropout,
         "embedder": embedder,
     }
-    given = {"epochs": epochs, "memory_weight": memory_weight, "demos": demos}
+    given = {
+        "epochs": epochs,
+        "memory_weight": memory_weight,
+        "demos": demos,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "attend_self": attend_self,
+        "precision": precision,
+    }
     return _train(
         task,
         data,
@@ -117,18 +125,14 @@ def train(
         {
             **{name: value for name, value in given.items() if value is not None},
             "seed": seed,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
             "heads": heads,
             "split_pairs": split_pairs,
-            "attend_self": attend_self,
             "test_fraction": test_fraction,
             "annotator": annotator,
             "annotated_fraction": annotated_fraction,
             "noise_p": noise_p,
             "noise_q": noise_q,
             "pairs": pairs,
-            "precision": precision,
             "memory_limit": None if memory_limit is None else parse_bytes(memory_limit),
             "eval_every": eval_every,
             "eval_episodes": eval_episodes if eval_every else 0,

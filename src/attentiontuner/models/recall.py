@@ -348,6 +348,11 @@ class RecallTransformer(nn.Module):
         scores, weights, mass = settle(recall.scores(query, key, asks, offers, cells), past)
         return layout.pack(weights @ value), Recalled(scores, mass, self.config.loss)
 
+    def attention(self, batch: Batch) -> Tensor:
+        """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
+        recalled: Recalled = self(batch, (RECALL_HEAD,)).recalled
+        return recalled.scores.exp().clamp(max=1)[None, None]
+
     # --- one step at a time ------------------------------------------------------------------------------------------
 
     def start(self, rows: int, max_steps: int) -> Cache:

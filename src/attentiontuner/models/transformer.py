@@ -250,6 +250,13 @@ class Transformer(nn.Module):
             log_attention.update({Head(number, head): log for head, log in logs.items()})
         return Output(self.output(tokens), {head: log_attention[head] for head in supervised})
 
+    def attention(self, batch: Batch) -> Tensor:
+        """Attention weights of every head over the tokens: `[layers, H, B, n, n]`."""
+        heads = [Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads)]
+        logs = self(batch, heads).log_attention
+        weights = torch.stack([logs[head].exp() for head in heads])
+        return weights.view(self.config.layers, self.config.heads, *weights.shape[1:])
+
     def start(self, rows: int, max_steps: int) -> Cache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
         config, weight = self.config, self.output.weight

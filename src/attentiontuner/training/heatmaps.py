@@ -43,7 +43,8 @@ def all_attention(model: nn.Module, data: DemoData, row: int) -> NDArray[np.floa
     training = model.training
     model.eval()
     with torch.no_grad():
-        maps: NDArray[np.float32] = model.attention(data.batch(np.array([row])))[:, :, 0].float().cpu().numpy()
+        network: Any = model
+        maps: NDArray[np.float32] = network.attention(data.batch(np.array([row])))[:, :, 0].float().cpu().numpy()
     model.train(training)
     return maps
 

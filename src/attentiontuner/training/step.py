@@ -30,6 +30,15 @@ def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimi
     return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
 
 
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """The rate of the steps from here on; in a recorded graph it is read from where it stands."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 class TrainStep:
     """Call it with the rows of a global batch; each process computes its share of them.
 
@@ -40,6 +49,7 @@ class TrainStep:
         heads: the supervised heads.
         memory_weight: λ.
         precision: of the network's matrix products; losses are always float32.
+        clip: the largest gradient norm; 0: no limit.
     """
 
     def __init__(
@@ -50,9 +60,10 @@ class TrainStep:
         heads: Sequence[Head],
         memory_weight: float,
         precision: Precision = "float32",
+        clip: float = 0.0,
     ) -> None:
         self.model, self.optimiser, self.data = model, optimiser, data
-        self.heads, self.memory_weight, self.precision = tuple(heads), memory_weight, precision
+        self.heads, self.memory_weight, self.precision, self.clip = tuple(heads), memory_weight, precision, clip
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.processes = dist.get_world_size() if dist.is_initialized() else 1
         rank = dist.get_rank() if dist.is_initialized() else 0
@@ -88,6 +99,8 @@ class TrainStep:
         if self.processes > 1:
             sum_over_processes(gradients)
         norm = torch.nn.utils.get_total_norm(gradients)
+        if self.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, norm)
         self.optimiser.step()
         count = self.sums[5]
         good = torch.isfinite(terms.total) & torch.isfinite(norm)
