@@ -65,8 +65,10 @@ def test_an_accepted_suggestion_keeps_its_source_until_it_is_removed() -> None:
     assert dict(session.state.origins) == {(1, 4): "run", (2, 4): "run"}
     assert not session.state.rejected
     session.apply(edits.remove([(1, 4)]))
+    assert session.state.rejected == {("run", 1, 4)}
     session.apply(edits.add([(1, 4)]))
     assert dict(session.state.origins) == {(2, 4): "run"}
+    assert not session.state.rejected
 
 
 def test_rejected_suggestions_are_no_annotation() -> None:

@@ -30,9 +30,11 @@ class Gallery:
         return large_frame(self._desk.store.observation, demonstration.observations[step])
 
     def draw_ahead(self, episode: int) -> None:
-        """Draw what the page will ask for first, in the background."""
+        """Draw in the background what the page will probably ask for next; nothing where there is no such episode."""
 
         def draw() -> None:
+            if episode >= len(self._desk.store):
+                return
             self.sheet(episode)
             draw_ahead(self._desk.store.observation, self._desk.demonstration(episode).observations)
 

@@ -71,7 +71,7 @@ def _serve_pages(app: FastAPI, player: Player | None) -> None:
 
 def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator: str, launch: str) -> None:
     gallery = Gallery(desk)
-    if (desk.root / "manifest.json").is_file() and len(desk.store):
+    if (desk.root / "manifest.json").is_file():
         gallery.draw_ahead(0)
 
     @app.get("/api/dataset")
@@ -95,18 +95,20 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
     def open_episode(episode: int, annotator: str) -> dict[str, Any]:
         demonstration = desk.demonstration(episode)
         session, _ = desk.open(annotator, episode)
+        sprites = gallery.sheet(episode).layout()
+        gallery.draw_ahead(episode + 1)
         return {
             "episode": episode,
             "length": len(demonstration),
             "seed": demonstration.seed,
             "success": demonstration.success,
             "steps": demonstration.actions.tolist(),
-            "sprites": gallery.sheet(episode).layout(),
+            "sprites": sprites,
             "state": changes_as_json(session),
         }
 
     @app.get("/api/episodes/{episode}/sprites.png")
-    def sprites(episode: int) -> Response:
+    def sprite_png(episode: int) -> Response:
         return _png(gallery.sheet(episode).png)
 
     @app.get("/api/episodes/{episode}/frames/{step}.png")

@@ -80,7 +80,10 @@ def add(pairs: Iterable[Pair], source: str | None = None) -> Edit:
 
 
 def remove(pairs: Iterable[Pair]) -> Edit:
-    """Remove pairs; those that are not there are no error. Without any pair left, nothing is to be remembered."""
+    """Remove pairs; those that are not there are no error. Without any pair left, nothing is to be remembered.
+
+    A suggestion that was accepted and is removed again counts as turned down.
+    """
     unwanted = list(pairs)
 
     def edit(state: EditState, length: int) -> EditState:
@@ -88,7 +91,9 @@ def remove(pairs: Iterable[Pair]) -> Edit:
         if not gone or state.pairs is None:
             return state
         kept = {pair: count for pair, count in state.pairs.items() if pair not in gone}
-        return replace(state, pairs=kept, origins=_without(state.origins, gone))
+        turned_down = {(state.origins[pair], *pair) for pair in gone if pair in state.origins}
+        origins = {pair: source for pair, source in state.origins.items() if pair not in gone}
+        return replace(state, pairs=kept, origins=origins, rejected=state.rejected | turned_down)
 
     return edit
 
@@ -213,7 +218,3 @@ def _checked(pairs: Iterable[Pair], length: int) -> list[Pair]:
 def _check_source(source: str | None) -> None:
     if source is not None and not (0 < len(source) <= MAX_SOURCE and source.isprintable()):
         raise UserError(f"the source of a suggestion needs a name of 1 to {MAX_SOURCE} printable characters")
-
-
-def _without(origins: Mapping[Pair, str], gone: set[Pair]) -> dict[Pair, str]:
-    return {pair: source for pair, source in origins.items() if pair not in gone}

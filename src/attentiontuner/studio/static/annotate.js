@@ -97,6 +97,7 @@ function episodePath(episode) {
 
 /** Open another demonstration. @param {number} episode */
 async function open(episode) {
+  const started = performance.now();
   panel.flushNote();
   leave();
   try {
@@ -114,7 +115,16 @@ async function open(episode) {
   panel.forgetNote();
   changed();
   strip.follow();
+  void timeUntilSeen(url, started);
   await suggestions.load();
+}
+
+/** Note how long it took until all frames were on the screen, for the benchmark. @param {string} url @param {number} started */
+async function timeUntilSeen(url, started) {
+  const sheet = new Image();
+  sheet.src = url;
+  await sheet.decode().catch(() => undefined);
+  requestAnimationFrame(() => setTimeout(() => (document.documentElement.dataset.openedMs = (performance.now() - started).toFixed(1))));
 }
 
 /** Hand in the active seconds of the demonstration that is left. */

@@ -122,7 +122,6 @@ export class Arcs {
     ink.fillStyle = colour("quiet");
     ink.lineWidth = 1;
     ink.font = "11px system-ui, sans-serif";
-    ink.textAlign = "center";
     ink.beginPath();
     ink.moveTo(0, base + 0.5);
     ink.lineTo(width, base + 0.5);
@@ -131,7 +130,8 @@ export class Arcs {
       const x = this.x(step);
       ink.moveTo(x, base);
       ink.lineTo(x, base + (step % every === 0 ? 5 : 2.5));
-      if (step % every === 0) ink.fillText(String(step), x, base + 16);
+      ink.textAlign = x > width - 14 ? "right" : "center";
+      if (step % every === 0) ink.fillText(String(step), Math.min(x + (x > width - 14 ? 6 : 0), width), base + 16);
     }
     ink.stroke();
   }

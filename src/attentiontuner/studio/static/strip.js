@@ -6,7 +6,7 @@ import { showSprite } from "./sprites.js";
 
 const GAP = 4;
 const SMALLEST = 38;
-const LARGEST = 104;
+const LARGEST = 128;
 
 export class Strip {
   /**

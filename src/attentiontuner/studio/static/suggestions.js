@@ -91,7 +91,7 @@ export class Suggestions {
     const { model } = this;
     if (!model.episode) return;
     const open = model.openSuggestions;
-    const content = JSON.stringify([model.demo.episode, model.source, this.problem, open]);
+    const content = JSON.stringify([model.demo.episode, model.source, this.problem, model.suggestions.length, open]);
     if (content !== this.drawn) {
       this.drawn = content;
       button("accept-all").disabled = button("reject-all").disabled = open.length === 0;
