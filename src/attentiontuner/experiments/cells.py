@@ -13,6 +13,7 @@ from attentiontuner.experiments import paper
 from attentiontuner.experiments.recipes import OTHER_TASKS, RECIPES, SOLVED_TASKS, Column, Recipe, home_of
 from attentiontuner.experiments.scales import Scale, get_scale
 from attentiontuner.tasks import get_task
+from attentiontuner.training.config import recipe_epochs
 
 TRAIN_DATA_SEED = 0
 TEST_DATA_SEED = 1
@@ -79,7 +80,7 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     scale, condition = get_scale(scale_name), column.condition
     row, small = get_task(task), scale.sizes(task)
     model = {**scale.model(row.observation.kind, column.method), **condition.model}
-    epochs = small.epochs.get(column.method, small.epochs["*"]) if small else row.training_epochs(column.method)
+    epochs = small.epochs.get(column.method, small.epochs["*"]) if small else recipe_epochs(row, column.method)
     config: dict[str, Any] = {**scale.config, **condition.config, "model": model}
     config["epochs"] = max(1, round(epochs * condition.epochs.get(task, 1)))
     if "heads" in config:

@@ -11,7 +11,7 @@ from typing import Any
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
 
-METHODS = {"vanilla": "Vanilla Transformer", "attentiontuner": "AttentionTuner"}
+METHODS = {"vanilla": "Vanilla Transformer", "attentiontuner": "AttentionTuner", "recall": "Recall heads"}
 """What people call the methods, in the order of tables and figures."""
 
 
@@ -80,6 +80,7 @@ class Recipe:
 
 VANILLA = Column("Vanilla", "vanilla")
 TUNER = Column("AttentionTuner", "attentiontuner")
+RECALL = Column("Recall heads", "recall")
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
@@ -103,8 +104,14 @@ def _more_data(times: int) -> Column:
     return Column(f"Vanilla {times}×", "vanilla", Condition(f"demos-{times}x", demos=times))
 
 
+def _without(title: str, name: str, model: Mapping[str, Any] | None = None, **config: Any) -> Column:
+    return Column(title, "recall", Condition(name, config, model or {}))
+
+
 _LONGER = {"mortar-mayhem": 2.0}
 """Appendix E: Mortar Mayhem with 0.1 % and 1 % of annotations was trained for 600 epochs instead of 300."""
+
+_RECALL_STAGES = (Stage(("counting",), ("recall",), range(1, 6)), Stage(paper.TASK_ORDER, ("recall",), (1,)))
 
 _TABLE1_STAGES = (
     Stage(SOLVED_TASKS, ("attentiontuner",), range(1, 4)),
@@ -201,6 +208,50 @@ RECIPES: dict[str, Recipe] = {
                 Column("Random pairs", "attentiontuner", Condition("random-pairs", {"pairs": "random"})),
                 Column("Shuffled pairs", "attentiontuner", Condition("shuffled-pairs", {"pairs": "shuffled"})),
                 TUNER,
+            ),
+        ),
+        Recipe(
+            "recall",
+            "Recall heads on six tasks (not in the paper)",
+            paper.TASK_ORDER,
+            (TUNER, RECALL),
+            stages=_RECALL_STAGES,
+        ),
+        Recipe(
+            "recall-ablation",
+            "Recall heads with each part removed (not in the paper)",
+            ("counting", "hallway"),
+            (
+                RECALL,
+                _without("Row cross-entropy", "row-loss", {"loss": "rows"}),
+                _without("Binary cross-entropy", "binary-loss", {"loss": "binary"}),
+                _without("Full gate", "full-gate", {"gates": "full"}),
+                _without("Amount not read", "no-amount", {"periods": ()}),
+                _without("Periods without 2", "log-periods", {"periods": (1.5, 2.7, 4.9, 8.8, 15.8)}),
+                _without("Token dropout", "token-dropout", {"token_dropout": 0.1}),
+                _without("One key", "one-key", {"keys": "observation"}),
+                _without("Raw input", "raw-input", {"standardise": False}),
+                _without("Random pairs", "random-pairs", pairs="random"),
+                _without("No pairs", "no-pairs", memory_weight=0.0),
+            ),
+        ),
+        Recipe(
+            "recall-labels",
+            "Recall heads with few annotated trajectories (not in the paper)",
+            ("counting",),
+            (
+                _without("1 %", "annotated-1", annotated_fraction=0.01),
+                _without("10 %", "annotated-10", annotated_fraction=0.1),
+                replace(RECALL, title="100 %"),
+            ),
+        ),
+        Recipe(
+            "modulus",
+            "Counting that is not parity: three doors (not in the paper)",
+            ("counting",),
+            (
+                replace(RECALL, title="Two doors"),
+                Column("Three doors", "recall", Condition("modulus-3", settings={"modulus": 3})),
             ),
         ),
     )

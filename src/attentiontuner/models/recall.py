@@ -131,7 +131,11 @@ class GridEmbedding(nn.Module):
         """`[U, W, H, C]` → vectors `[U, D]` and memory `[U, M]`."""
         kinds = cell_kinds(observations, self.symbols)  # [U, cells]
         feature = kinds + torch.arange(self.cells, device=kinds.device) * self.kinds
-        summed = F.embedding_bag(feature, self.weight, mode="sum", per_sample_weights=self.scale[feature])
+        if feature.is_cuda:  # the gradient of embedding_bag cannot be recorded in a CUDA graph
+            rows = self.weight.index_select(0, feature.flatten()).view(*feature.shape, -1)
+            summed = (rows * self.scale[feature][..., None]).sum(1)
+        else:
+            summed = F.embedding_bag(feature, self.weight, mode="sum", per_sample_weights=self.scale[feature])
         counts = torch.zeros(len(kinds), self.kinds, device=kinds.device).scatter_add_(
             1, kinds, torch.ones_like(kinds, dtype=torch.float32)
         )
@@ -216,6 +220,8 @@ class Recall(nn.Module):
             nn.init.zeros_(gate.weight)
             nn.init.zeros_(gate.bias)
         self.amount = nn.Linear(2 * len(config.periods), config.d_model) if config.periods else None
+        self.periods: Tensor
+        self.register_buffer("periods", torch.tensor(config.periods), persistent=False)
 
     def scores(self, query: Tensor, key: Tensor, asks: Tensor, offers: Tensor, cells: Tensor | None) -> Tensor:
         """s before masking: query `[B, Q, h]`, key `[B, P, h]`, gates `[B, Q, 1]` and `[B, P, 1]`, the match of the
@@ -231,8 +237,7 @@ class Recall(nn.Module):
         """The amount `[…]` as a vector `[…, D]`."""
         if self.amount is None:
             return 0.0
-        periods = torch.tensor(self.config.periods, device=mass.device)
-        angles = 2 * math.pi * mass[..., None] / periods
+        angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
         return read
 

@@ -197,7 +197,7 @@ def paper_config(
         raise UserError(
             f"method {method!r} has no {', '.join(sorted(set(model or {}) - set(vars(network))))}"
         ) from None
-    recipe = {"epochs": task.epochs.get(method, way.recipe.get("epochs", PAPER_EPOCHS))}
+    recipe = {"epochs": recipe_epochs(task, method)}
     return TrainConfig(
         task=task.name,
         settings=task.settings,
@@ -205,6 +205,11 @@ def paper_config(
         method=method,
         **{**way.recipe, **recipe, **overrides},
     )
+
+
+def recipe_epochs(task: Task, method: str) -> int:
+    """Epochs of the recipe: the task's own for that method, else the method's."""
+    return int(task.epochs.get(method, METHODS[method].recipe.get("epochs", PAPER_EPOCHS)))
 
 
 def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:
