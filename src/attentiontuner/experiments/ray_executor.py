@@ -94,9 +94,8 @@ def run_remotely(text: str) -> str:
     from attentiontuner.experiments.pool import run_guarded
 
     value = json.loads(text)
-    job = Job(
-        Cell.from_json(value["cell"]), scratch() / "records", scratch() / "data", value["deadline"], value["cores"]
-    )
+    cell, here = Cell.from_json(value["cell"]), scratch()
+    job = Job(cell, here / "records", here / "data", value["deadline"], assigned_cores())
     outcome = run_guarded(job)
     answer: dict[str, Any] = {"state": outcome.state, "message": outcome.message, "seconds": outcome.seconds}
     path = record_path(job.records, job.cell)
@@ -126,7 +125,8 @@ def collect_outcome(ray: Any, reference: Any, cell: Cell, records: Path) -> Outc
     try:
         answer = json.loads(ray.get(reference))
     except ray.exceptions.RayError as error:
-        return Outcome(cell, "failed", f"lost too often: {str(error).splitlines()[0]}")
+        reason = str(error).strip().splitlines()[-1]
+        return Outcome(cell, "failed", f"{type(error).__name__}: {reason}")
     outcome = Outcome(cell, answer["state"], answer["message"], answer["seconds"])
     if "record" not in answer:
         return outcome
