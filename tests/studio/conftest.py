@@ -16,7 +16,7 @@ from attentiontuner.studio.server import create_app, guarded
 from attentiontuner.tasks import MINIGRID_ACTIONS, MINIGRID_VIEW, get_task
 
 TOKEN, PORT = "secret-of-this-launch", 8765
-HALLWAY_SETTINGS = {"length": 8}
+HALLWAY_SETTINGS = {"length": 18}
 
 
 def toy_demonstrations(lengths: tuple[int, ...]) -> list[Demonstration]:

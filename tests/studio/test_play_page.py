@@ -48,8 +48,8 @@ def press(page: Page, keys: list[str]) -> None:
     page.wait_for_selector(f'html[data-step="{made + len(keys)}"]')
 
 
-def play_two_episodes(page: Page, task: Task) -> None:
-    """One episode begun and undone, then seeds 0 and 1 played to their end and saved."""
+def play_to_the_end(page: Page, task: Task, episodes: int) -> None:
+    """One episode begun and undone, then played to its end and saved; then the next ones."""
     first = expert_keys(task, 0)
     press(page, first[:2])
     page.keyboard.press("Backspace")
@@ -58,15 +58,18 @@ def play_two_episodes(page: Page, task: Task) -> None:
     page.locator("#status", has_text="Solved").wait_for()
     page.keyboard.press("Enter")
     page.locator("#save-state", has_text="saved as demonstration 0").wait_for()
-    page.wait_for_selector('html[data-step="0"]')
-    page.locator("#subtitle", has_text="seed 1").wait_for()
-    press(page, expert_keys(task, 1))
-    page.locator("#save").click()
-    page.locator("#save-state", has_text="saved as demonstration 1").wait_for()
+    for seed in range(1, episodes):
+        page.wait_for_selector('html[data-step="0"]')
+        page.locator("#subtitle", has_text=f"seed {seed}").wait_for()
+        press(page, expert_keys(task, seed))
+        page.locator("#save").click()
+        page.locator("#save-state", has_text=f"saved as demonstration {seed}").wait_for()
 
 
-@pytest.mark.parametrize(("name", "settings"), [("hallway", {"length": 3}), ("mortar-mayhem", {})])
-def test_play_annotate_and_train(browser: Browser, tmp_path: Path, name: str, settings: dict[str, int]) -> None:
+@pytest.mark.parametrize(("name", "settings", "episodes"), [("hallway", {"length": 3}, 2), ("mortar-mayhem", {}, 1)])
+def test_play_annotate_and_train(
+    browser: Browser, tmp_path: Path, name: str, settings: dict[str, int], episodes: int
+) -> None:
     data, task = tmp_path / "played", get_task(name, settings)
     if task.needs is not None:
         pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
@@ -74,7 +77,7 @@ def test_play_annotate_and_train(browser: Browser, tmp_path: Path, name: str, se
     context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
     with studio("play", name, "--out", data, "--player", "ada", *options) as running:
         page = open_page(context, running.url, "[data-key]")
-        play_two_episodes(page, task)
+        play_to_the_end(page, task, episodes)
         page.locator("#annotate").click()
         step(page, 1).click()
         step(page, 4).click()
@@ -84,13 +87,16 @@ def test_play_annotate_and_train(browser: Browser, tmp_path: Path, name: str, se
         assert page.complaints == []  # type: ignore[attr-defined]
     context.close()
     store = DemoStore.open(data)
-    assert [demonstration.seed for demonstration in store] == [0, 1]
+    assert [demonstration.seed for demonstration in store] == list(range(episodes))
     assert all(demonstration.success for demonstration in store)
-    assert [(episode, who) for episode, who, seconds in read_playing(data) if seconds > 0] == [(0, "ada"), (1, "ada")]
+    timed = [(episode, who) for episode, who, seconds in read_playing(data) if seconds > 0]
+    assert timed == [(episode, "ada") for episode in range(episodes)]
     annotation = read_annotation(data, "ada", 0)
     assert annotation is not None
     assert annotation.pairs.tolist() == [[1, 4, 1], [1, 5, 1]]
     train_on(name, data, tmp_path / "run")
+    if episodes > 1:
+        suggest_from(tmp_path / "run", data)
 
 
 def train_on(name: str, data: Path, run: Path) -> None:
@@ -98,6 +104,10 @@ def train_on(name: str, data: Path, run: Path) -> None:
     words = ["train", name, "--data", str(data), "--out", str(run), "--annotator", "ada", "--epochs", "1"]
     assert main([*words, *TINY_NETWORK, "--test-fraction", "0", "--device", "cpu"]) == 0
     assert (run / "model.safetensors").is_file()
+
+
+def suggest_from(run: Path, data: Path) -> None:
+    """With a threshold of 0 the run's attention recalls every earlier step."""
     suggested = Suggester(Desk(data), run, threshold=0.0).suggest("ada", 0, "run")
     length = len(DemoStore.open(data)[0])
     assert len(suggested) == length * (length - 1) // 2

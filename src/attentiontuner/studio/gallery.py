@@ -4,7 +4,7 @@ import threading
 from functools import lru_cache
 
 from attentiontuner.studio.desk import Desk, Missing
-from attentiontuner.studio.sprites import SpriteSheet, draw_ahead, large_frame, sprite_sheet
+from attentiontuner.studio.sprites import SpriteSheet, large_frame, sprite_sheet
 
 KEPT_SHEETS = 32
 
@@ -33,10 +33,8 @@ class Gallery:
         """Draw in the background what the page will probably ask for next; nothing where there is no such episode."""
 
         def draw() -> None:
-            if episode >= len(self._desk.store):
-                return
-            self.sheet(episode)
-            draw_ahead(self._desk.store.observation, self._desk.demonstration(episode).observations)
+            if episode < len(self._desk.store):
+                self.sheet(episode)
 
         threading.Thread(target=draw, daemon=True).start()
 

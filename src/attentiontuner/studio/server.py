@@ -209,16 +209,24 @@ def _png(content: bytes) -> Response:
 
 def guarded(app: FastAPI, token: str, host: str, port: int) -> Guard:
     """`app` behind its guard: only requests to this host and port, with this token."""
-    names = {host, LOOPBACK, "localhost", "[::1]"}
+    names = {_in_address(host), LOOPBACK, "localhost", "[::1]"}
     return Guard(app, token, [f"{name}:{port}" for name in names], cookie=f"studio_{port}")
+
+
+def _in_address(host: str) -> str:
+    """A host as it is written in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def serve(app: FastAPI, *, host: str, port: int | None, open_browser: bool) -> None:
     """Serve until Ctrl-C; print the address that opens the page. Port None: the usual one, or a free one if taken."""
+    if host in ("", "0.0.0.0", "::", "*"):
+        # Without a name to expect, requests that other sites smuggle in could not be told apart.
+        raise UserError(f"--host {host or repr(host)}: give the one address to listen on, such as 192.168.1.20")
     token = secrets.token_urlsafe(24)
     listener = _listen(host, port)
     chosen = listener.getsockname()[1]
-    address = f"http://{LOOPBACK if host in ('', '0.0.0.0') else host}:{chosen}/?token={token}"
+    address = f"http://{_in_address(host)}:{chosen}/?token={token}"
     print(f"The studio is open: {address}\nCtrl-C closes it; everything shown as saved is saved.", flush=True)
     if open_browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
@@ -238,7 +246,9 @@ def _listen(host: str, port: int | None) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen()  # from here on the printed address works, even before the first request is answered
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+        raise UserError(
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}; choose another with --port"
+        ) from error
     return listener

@@ -12,7 +12,7 @@ from PIL import Image
 from attentiontuner.observations import ObservationSpec
 from attentiontuner.pictures import CELLS, draw_observations
 
-THUMBNAIL_PIXELS = 112
+THUMBNAIL_PIXELS = 84
 """A drawn observation in the sprite sheet is about this wide."""
 
 LARGE_PIXELS = 224
@@ -62,12 +62,6 @@ def sprite_sheet(spec: ObservationSpec, observations: NDArray[Any]) -> SpriteShe
 def large_frame(spec: ObservationSpec, observation: NDArray[Any], pixels: int = LARGE_PIXELS) -> bytes:
     """One observation as a PNG about `pixels` wide."""
     return encode_png(draw_observations(spec, observation[None], tile_pixels(spec, pixels))[0])
-
-
-def draw_ahead(spec: ObservationSpec, observations: NDArray[Any]) -> None:
-    """Draw the kinds of tiles in `observations` once, so that Minigrid has them ready when the page asks."""
-    if spec.kind == "grid":
-        draw_observations(spec, observations, tile_pixels(spec, LARGE_PIXELS))
 
 
 def tile_pixels(spec: ObservationSpec, wanted: int) -> int:

@@ -42,17 +42,18 @@ function changed() {
 
 /** Send one edit; the page shows it when it is saved. @param {Edit} edit */
 function change(edit) {
-  const { demo } = model;
+  const { demo, data } = model;
+  const { annotator } = data; // it may be another one by the time this is sent
   let seconds = 0;
   saver.push({
     path: `/api/episodes/${demo.episode}/change`,
     body: () => {
       seconds += activity.take();
-      return { annotator: model.data.annotator, version: demo.state.version, edit, seconds };
+      return { annotator, version: demo.state.version, edit, seconds };
     },
     done: (state) => {
       demo.state = state;
-      remember(demo.episode, state);
+      if (model.dataset === data) remember(demo.episode, state);
       changed();
     },
     refused: (problem) => {

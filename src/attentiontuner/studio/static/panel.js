@@ -142,7 +142,7 @@ export class Panel {
     byId("nothing").setAttribute("aria-pressed", String(state.annotated && state.pairs.length === 0));
     byId("flag").setAttribute("aria-pressed", String(state.flagged));
     if (document.activeElement !== this.note && !this.sendNote) this.note.value = state.note;
-    for (const choice of this.keeps()) choice.setAttribute("aria-checked", String(choice.dataset.keep === model.keep));
+    for (const choice of this.keeps()) choice.setAttribute("aria-pressed", String(choice.dataset.keep === model.keep));
     this.drawSummary();
     this.drawHint();
   }
