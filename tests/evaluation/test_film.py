@@ -134,3 +134,19 @@ def test_a_long_episode_is_shortened_around_what_is_recalled():
     steps = film._steps_shown(recalled)
     assert len(steps) <= film.MOST_FRAMES + 2
     assert {0, 50, 150, 950, 999} <= set(steps)
+
+
+def test_many_recalled_steps_share_the_weight():
+    task = recall_task()
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    last = len(recalled) - 1
+    assert last >= 2
+    weights = np.full_like(recalled.weights[FIRST], 0.06)
+    from attentiontuner.experts.base import Decision
+
+    many = dataclasses.replace(recalled, weights={FIRST: weights}, expert=[Decision(0, range(9))] * len(recalled))
+    few = dataclasses.replace(recalled, weights={FIRST: weights}, expert=[Decision(0, (0, 1))] * len(recalled))
+    assert many.met(last, 0)
+    assert len(many.attended(FIRST, last, most=2)) == 2
+    assert not few.met(last, 0)
+    assert few.attended(FIRST, last, most=2) == []

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.policy import ModelPolicy, default_device, recall_heads
-from attentiontuner.evaluation.recall import ATTENDED, Recalled, record_recall
+from attentiontuner.evaluation.recall import Recalled, record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.files import write_bytes
 from attentiontuner.models.heads import Head
@@ -85,7 +85,7 @@ def save_film(recalled: Recalled, path: Path, supervised: bool = True) -> None:
     durations = [_duration(recalled, step) for step in steps]
     buffer = io.BytesIO()
     frames[0].save(
-        buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False, disposal=1
+        buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True, disposal=1
     )
     write_bytes(path, buffer.getvalue())
 
@@ -121,7 +121,7 @@ def _shared_palette(pictures: Sequence[Image.Image]) -> Image.Image:
     together = Image.new("RGB", (WIDTH, sum(picture.height for picture in chosen)))
     for number, picture in enumerate(chosen):
         together.paste(picture, (0, number * picture.height))
-    return together.quantize(colors=128, method=Image.Quantize.MEDIANCUT)
+    return together.quantize(colors=64, method=Image.Quantize.MEDIANCUT)
 
 
 @cache
@@ -198,7 +198,7 @@ class _Stage:
         pen.text((WIDTH - MARGIN - pen.textlength(present, _font(13)), top + 5), present, FAINT, _font(13))
         found = recalled.attended(head, step, self.thumbnails)
         if not found:
-            text = f"no earlier step with weight {ATTENDED} or more"
+            text = f"no earlier step with weight {recalled.threshold(step):.2g} or more"
             pen.text((PAST_LEFT, top + 30 + self.thumbnail // 2), text, FAINT, _font(14))
         for place, (past, weight) in enumerate(found):
             left = self._thumbnail(picture, pen, past, place, top, AGREE if past in expert else DIFFER)
@@ -231,7 +231,7 @@ class _Stage:
         if len(past) > len(shown):
             pen.text((PAST_LEFT + 158, top + 4), f"{len(past)} steps, among them", FAINT, _font(14))
         for place, p in enumerate(shown):
-            met = recalled.strongest(step, p) >= ATTENDED
+            met = recalled.met(step, p)
             left = self._thumbnail(picture, pen, p, place, top, AGREE if met else DIFFER)
             bottom = top + 34 + self.thumbnail
             pen.text((left, bottom), self._label(p), INK, _font(13))
@@ -274,7 +274,7 @@ class _Stage:
                 pen.rectangle((x, base - max(1, height), x + bar - 1, base), fill=HEAD_COLOURS[number])
         for recalled_step in recalled.expert_recalls(step):
             x = left + (recalled_step + 0.5) * width
-            met = recalled.strongest(step, recalled_step) >= ATTENDED
+            met = recalled.met(step, recalled_step)
             pen.polygon([(x - 5, base + 18), (x + 5, base + 18), (x, base + 7)], fill=AGREE if met else DIFFER)
         x = left + (step + 0.5) * width
         pen.line((x, top, x, base + 4), INK)

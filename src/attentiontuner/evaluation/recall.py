@@ -12,7 +12,7 @@ from attentiontuner.models.heads import Head
 from attentiontuner.tasks import Task
 
 ATTENDED = 0.1
-"""From this weight on a head counts as attending to a step."""
+"""From this weight on a head counts as attending to a step, unless it has many to share its weight between."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,23 @@ class Recalled:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def threshold(self, step: int) -> float:
+        """The weight from which on a head counts as attending at `step`.
+
+        Weights add up to 1: where the expert recalls k steps, a head that shares its weight between them and
+        the present gives each 1 / (k + 1). Half of that is enough.
+        """
+        return min(ATTENDED, 0.5 / (1 + len(self.expert_recalls(step))))
+
     def attended(self, head: Head, step: int, most: int) -> list[tuple[int, float]]:
-        """The earlier steps with the largest weights, at least `ATTENDED` each: (step, weight), largest first."""
-        weights = self.weights[head][step, :step]
+        """The earlier steps with the largest weights that count: (step, weight), largest first."""
+        weights, enough = self.weights[head][step, :step], self.threshold(step)
         order = np.argsort(-weights, kind="stable")[:most]
-        return [(int(p), float(weights[p])) for p in order if weights[p] >= ATTENDED]
+        return [(int(p), float(weights[p])) for p in order if weights[p] >= enough]
+
+    def met(self, step: int, past: int) -> bool:
+        """Whether a watched head attends at `step` to the observation at `past`."""
+        return self.strongest(step, past) >= self.threshold(step)
 
     def expert_recalls(self, step: int) -> list[int]:
         """The earlier steps the expert recalls at `step`, each once, latest last."""
