@@ -47,7 +47,8 @@ class RecallConfig:
 
     Attributes:
         periods: periods T, in things, of the read-out of the amount; empty: the amount is not read.
-        bias: what every score starts at.
+        bias: what every score starts at. At -9 the 49 cells of a past grid add up to next to nothing; a higher start
+            makes the first steps push all keys down, and some seeds never tell two kinds of cell apart again.
         keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
         gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
             `full`: a product of query and key for the whole observation instead.
@@ -64,7 +65,7 @@ class RecallConfig:
     feedforward: int = 512
     dropout: float = 0.1
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
-    bias: float = -5.0
+    bias: float = -9.0
     keys: Literal["cells", "observation"] = "cells"
     gates: Literal["scalar", "full"] = "scalar"
     loss: Literal["count", "rows", "binary"] = "count"
