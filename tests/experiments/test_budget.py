@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attentiontuner.errors import UserError
-from attentiontuner.experiments.budget import SPARE_SECONDS, Speeds, parse_duration, parse_seeds
+from attentiontuner.experiments.budget import SPARE_SECONDS, Speeds, begun_run, parse_duration, parse_seeds
 from attentiontuner.experiments.cells import expand
 from attentiontuner.experiments.recipes import get_recipe
 from tests.experiments.made import make_record
@@ -59,3 +59,12 @@ def test_a_cell_that_was_only_begun_tells_about_its_likes(cells, tmp_path):
     speeds = Speeds([], DEVICE)
     speeds.add_begun(cells["annotated-1"], tmp_path)
     assert speeds.train_seconds(cells["annotated-5"], 10) == pytest.approx(20.0)
+
+
+def test_a_part_of_the_first_epoch_is_enough_to_tell(cells, tmp_path):
+    cell = cells["annotated-5"]  # 16 demonstrations in batches of 8
+    (tmp_path / "state" / "00000-00001").mkdir(parents=True)
+    (tmp_path / "state" / "latest").write_text("00000-00001\n")
+    state = {"epoch": 0, "batch": 1, "numbers": {"seconds": 3.0}}
+    (tmp_path / "state" / "00000-00001" / "state.json").write_text(json.dumps(state))
+    assert begun_run(cell, tmp_path) == (0.5, 6.0)

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def reproduce(records: Path, name: str, *words: str) -> int:
-    return main(["reproduce", name, "--records", str(records), "--scale", "smoke", *words])
+    # Two jobs, so that each has one thread: two threads of a tiny model mostly wait for each other.
+    return main(["reproduce", name, "--records", str(records), "--scale", "smoke", "--jobs", "2", *words])
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,26 @@
 """How long a cell will take, from measured speeds; so that nothing is started that the time left cannot finish."""
 
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from attentiontuner.errors import UserError
 from attentiontuner.experiments.cells import Cell
 from attentiontuner.experiments.records import Record
+from attentiontuner.files import read_json
 from attentiontuner.training.log import read_metrics
 
 CALIBRATION_SECONDS = 20.0
 """How long a cell of unknown speed trains before it is decided whether it fits; that work is kept."""
 
-EVALUATION_SHARE = 0.1
+EVALUATION_SHARE = 0.2
 """Time kept free for the evaluation where none was measured: this share of the whole training, and a few seconds."""
 
 SPARE_SECONDS = 3.0
+PAPER_BATCH = 64
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -52,10 +56,10 @@ class Speeds:
 
     def add_begun(self, cell: Cell, run: Path) -> None:
         """Learn from a cell whose training, in the folder `run`, was stopped."""
-        if lines := read_metrics(run):
-            self._begun.append((cell, own_seconds(lines, 1) / cell.demos))
+        if begun := begun_run(cell, run):
+            self._begun.append((cell, begun.epoch_seconds / cell.demos))
 
-    def train_seconds(self, cell: Cell, epochs: int) -> float | None:
+    def train_seconds(self, cell: Cell, epochs: float) -> float | None:
         """For `epochs` epochs of `cell`; None where nothing comparable was measured. Cells of the method go first."""
         measured = [
             (record.cell, record.seconds["train"] / (record.cell.epochs * record.cell.demos))
@@ -76,21 +80,48 @@ class Speeds:
 
     def remaining_seconds(self, cell: Cell, run: Path, collected: bool) -> float | None:
         """What is left to do of `cell`, whose work in progress is in `run`; None: unknown, so it has to be tried."""
-        lines = read_metrics(run)
-        left = cell.epochs - len(lines)
-        train = own_seconds(lines, left) if lines else self.train_seconds(cell, left)
+        begun = begun_run(cell, run)
+        left = cell.epochs - (begun.epochs if begun else 0.0)
+        train = begun.epoch_seconds * left if begun else self.train_seconds(cell, cell.epochs)
         if train is None:
             return None
         evaluate = self.evaluate_seconds(cell)
         collect = 0.0 if collected else self.collect_seconds(cell) or 0.0
-        whole = train * cell.epochs / max(left, 1)
+        whole = train * cell.epochs / max(left, 1.0)
         return collect + train + (evaluation_reserve(whole) if evaluate is None else evaluate) + SPARE_SECONDS
 
 
-def own_seconds(lines: list[dict[str, float]], epochs: int) -> float:
-    """Seconds for `epochs` more epochs of a run with these metrics; the first epoch, slow to start, is left out."""
-    measured = [line["seconds"] for line in lines]
-    return median(measured[1:] or measured) * epochs
+class Begun(NamedTuple):
+    """How far a run is, in epochs and parts of one, and its own seconds an epoch."""
+
+    epochs: float
+    epoch_seconds: float
+
+
+def begun_run(cell: Cell, run: Path) -> Begun | None:
+    """What the run folder of a cell says about its speed; None before its first saved batch.
+
+    From the second epoch on the first, slow to start, is left out.
+    """
+    lines = read_metrics(run)
+    if len(lines) > 1:
+        return Begun(len(lines), median(line["seconds"] for line in lines[1:]))
+    state = load_progress(run)
+    if state is None:
+        return Begun(1.0, lines[0]["seconds"]) if lines else None
+    epoch, batch, seconds = state
+    batches = math.ceil(cell.demos / int(cell.config.get("batch_size", PAPER_BATCH)))
+    done = epoch + batch / batches
+    return Begun(done, seconds / done) if done > 0 else None
+
+
+def load_progress(run: Path) -> tuple[int, int, float] | None:
+    """Epochs, batches of the next one, and seconds in all, from the newest training state of a run."""
+    pointer = run / "state" / "latest"
+    if not pointer.is_file():
+        return None
+    value = read_json(run / "state" / pointer.read_text(encoding="utf-8").strip() / "state.json")
+    return int(value["epoch"]), int(value["batch"]), float(value["numbers"]["seconds"])
 
 
 def evaluation_reserve(train_seconds: float) -> float:

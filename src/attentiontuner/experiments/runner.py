@@ -13,7 +13,7 @@ from attentiontuner.demos import DemoStore
 from attentiontuner.evaluation.policy import load_policy
 from attentiontuner.evaluation.rollout import rollout
 from attentiontuner.experiments.attention import attention_maps
-from attentiontuner.experiments.budget import CALIBRATION_SECONDS, SPARE_SECONDS, evaluation_reserve, own_seconds
+from attentiontuner.experiments.budget import CALIBRATION_SECONDS, SPARE_SECONDS, begun_run, evaluation_reserve
 from attentiontuner.experiments.cells import EVALUATION_SEED, TEST_DATA_SEED, TRAIN_DATA_SEED, Cell
 from attentiontuner.experiments.datasets import dataset
 from attentiontuner.experiments.jobs import Job, Outcome, kept_run, work_folder
@@ -87,17 +87,16 @@ def _train_in_time(job: Job, config: TrainConfig, stores: tuple[DemoStore, DemoS
 
     if job.deadline is None:
         return "" if done_after(None) else "it was stopped"
-    if not read_metrics(run) and done_after(min(CALIBRATION_SECONDS, job.deadline - time.time() - SPARE_SECONDS)):
+    if not begun_run(cell, run) and done_after(min(CALIBRATION_SECONDS, job.deadline - time.time() - SPARE_SECONDS)):
         return ""
-    lines = read_metrics(run)
-    if not lines:
-        return "not one epoch fitted into the time left"
-    left, whole = cell.epochs - len(lines), own_seconds(lines, cell.epochs)
-    reserve = evaluation_reserve(whole)
-    needed = own_seconds(lines, left) + reserve
+    begun = begun_run(cell, run)
+    if begun is None:
+        return "not one batch fitted into the time left"
+    reserve = evaluation_reserve(begun.epoch_seconds * cell.epochs)
+    needed = begun.epoch_seconds * (cell.epochs - begun.epochs) + reserve
     remaining = job.deadline - time.time()
     if needed > remaining:
-        return f"{left} epochs and the evaluation need about {needed:.0f} s, {max(remaining, 0):.0f} s are left"
+        return f"what is left of it needs about {needed:.0f} s, {max(remaining, 0):.0f} s are left"
     return "" if done_after(remaining - reserve) else "the time was over before the last epoch"
 
 

@@ -67,7 +67,7 @@ SMOKE = Scale(
     test_demos=4,
 )
 
-# 36 cells of table1 in an hour on two cores: three minutes a cell on one core, measured as seconds an epoch on one core.
+# 36 cells of table1 in an hour on two cores, so three minutes a cell on one core; epochs were measured there.
 SMALL = Scale(
     name="small",
     about="two CPU cores, an hour for table1",
