@@ -93,6 +93,23 @@ def test_seeds_come_in_order_and_saved_ones_are_left_out(tmp_path: Path) -> None
         again.start(EVALUATION_START)
 
 
+@pytest.mark.parametrize(
+    "name", ["hallway", "ordering", "counting", "mortar-mayhem", "mystery-path", "searing-spotlights"]
+)
+def test_every_task_can_be_played_with_its_keys(tmp_path: Path, name: str) -> None:
+    task = get_task(name)
+    if task.needs is not None:
+        pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
+    player = Player(tmp_path / "played", task, "ada")
+    assert set(task.keys.values()) <= set(range(len(task.actions)))
+    for action in sorted(set(task.keys.values())):
+        state = player.state()
+        if state["ended"]:
+            state = player.discard()
+        assert player.step(action, state["step"])["lastAction"] == task.actions[action]
+    player.close()
+
+
 def test_another_task_does_not_get_into_the_data_set(player: Player) -> None:
     with pytest.raises(UserError, match="task"):
         Player(player.root, get_task("ordering"), "ada")
