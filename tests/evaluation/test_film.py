@@ -77,6 +77,9 @@ def test_a_hallway_film(tmp_path, heads):
         picture.seek(picture.n_frames - 1)
         last = picture.convert("RGB")
         assert picture.info["duration"] == film.STILL
+    assert last.getpixel((2, 2)) == (255, 255, 255)
+    outcome = film.AGREE if recalled.success else film.DIFFER
+    assert tuple(int(outcome[i : i + 2], 16) for i in (1, 3, 5)) in {colour for _, colour in last.getcolors(1 << 20)}
     # The first frame shows the first observation where the present is shown, and the film moves.
     drawn = Image.fromarray(film.draw_observations(task.observation, recalled.observations[:1], tile=40)[0])
     box = (film.MARGIN, film.HEADER + 30, film.MARGIN + 280, film.HEADER + 310)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.policy import ModelPolicy, default_device, recall_heads
@@ -116,12 +116,18 @@ def _duration(recalled: Recalled, step: int) -> int:
 
 
 def _shared_palette(pictures: Sequence[Image.Image]) -> Image.Image:
-    """One palette for the whole film, so that what does not change between frames costs nothing."""
-    chosen = [pictures[index] for index in np.unique(np.linspace(0, len(pictures) - 1, 12).round().astype(int))]
+    """One palette for the whole film, so that what does not change between frames costs nothing: ours, then theirs."""
+    chosen = [pictures[index] for index in np.unique(np.linspace(0, len(pictures) - 1, 16).round().astype(int))]
     together = Image.new("RGB", (WIDTH, sum(picture.height for picture in chosen)))
     for number, picture in enumerate(chosen):
         together.paste(picture, (0, number * picture.height))
-    return together.quantize(colors=64, method=Image.Quantize.MEDIANCUT)
+    found = np.array(together.quantize(colors=112, method=Image.Quantize.MEDIANCUT).getpalette()).reshape(-1, 3)
+    own = np.array([ImageColor.getrgb(name) for name in (PAPER, INK, FAINT, LINE, AGREE, DIFFER, *HEAD_COLOURS)])
+    # A found colour next to one of ours would be taken in its place.
+    apart = np.abs(found[:, None] - own).max(-1).min(1) >= 12
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([int(part) for part in np.concatenate([own, found[apart]]).flat])
+    return palette
 
 
 @cache
