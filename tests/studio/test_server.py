@@ -12,6 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from attentiontuner.demos.annotations import read_annotation
+from attentiontuner.errors import UserError
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.guard import MAX_BODY
 from attentiontuner.studio.server import STATIC, create_app, guarded
@@ -80,6 +81,22 @@ def test_an_older_version_is_refused(client: TestClient) -> None:
     assert answer.status_code == 409
     assert "changed elsewhere" in answer.json()["reason"]
     assert state(client)["pairs"] == [[0, 1, 1]]
+
+
+def test_a_full_disk_is_told_and_the_same_change_works_later(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise UserError("cannot write: no room left on the disk")
+
+    edit = {"kind": "add", "pairs": [[0, 1]]}
+    with monkeypatch.context() as broken:
+        broken.setattr("attentiontuner.studio.desk.write_annotation", full)
+        answer = change(client, edit)
+        assert answer.status_code == 503
+        assert "no room" in answer.json()["reason"]
+        assert state(client)["pairs"] == []
+    assert change(client, edit).json()["pairs"] == [[0, 1, 1]]
 
 
 def test_sprites_hold_every_frame(client: TestClient, tmp_path: Path) -> None:

@@ -37,6 +37,16 @@ def test_adding_what_is_there_changes_nothing_and_keeps_redo() -> None:
     assert session.can_redo
 
 
+def test_an_edit_after_undo_forgets_what_was_undone() -> None:
+    session = Session(10)
+    session.apply(edits.add([(1, 4)]))
+    session.undo()
+    session.apply(edits.add([(2, 4)]))
+    assert not session.can_redo
+    assert not session.redo()
+    assert session.state.rows() == [(2, 4, 1)]
+
+
 def test_removing_the_last_pair_leaves_nothing_to_remember() -> None:
     session = Session(10)
     session.apply(edits.add([(1, 4)]))

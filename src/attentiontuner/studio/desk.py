@@ -39,6 +39,10 @@ class Outdated(UserError):
     """The change was made on an older version of the annotation than the one that is saved."""
 
 
+class Unsaved(UserError):
+    """The disk did not take the change (it is full, say); the same change may be sent again."""
+
+
 class Missing(UserError):
     """There is no such demonstration or step."""
 
@@ -152,6 +156,8 @@ class Desk:
                 write_remark(self.root, annotator, episode, remark)
         except RevisionConflict as error:
             raise Outdated(str(error)) from error
+        except UserError as error:
+            raise Unsaved(str(error)) from error
         self._waiting_seconds[key] = 0.0 if state.annotated else seconds
 
 

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.errors import UserError
 from attentiontuner.studio import agree
-from attentiontuner.studio.desk import Desk, Missing, Outdated, changes_as_json, check_annotator
+from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json, check_annotator
 from attentiontuner.studio.gallery import Gallery
 from attentiontuner.studio.guard import Guard
 from attentiontuner.studio.play import OutOfStep, Player
@@ -171,7 +171,7 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
 
 
 def _answer_errors(app: FastAPI) -> None:
-    """Every error the sender can cause has a 4xx status and a reason in one line."""
+    """Every error the sender can cause has a 4xx status and a reason in one line; a full disk is 503, try again."""
 
     def answer(status: int, reason: object) -> JSONResponse:
         return JSONResponse({"reason": " ".join(str(reason).split())}, status)
@@ -183,6 +183,10 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(Outdated)
     def outdated(request: Request, error: Outdated) -> JSONResponse:
         return answer(409, error)
+
+    @app.exception_handler(Unsaved)
+    def unsaved(request: Request, error: Unsaved) -> JSONResponse:
+        return answer(503, error)
 
     @app.exception_handler(OutOfStep)
     def out_of_step(request: Request, error: OutOfStep) -> JSONResponse:

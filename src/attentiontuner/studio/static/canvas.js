@@ -6,6 +6,7 @@
  * @returns {{ink: CanvasRenderingContext2D, width: number, height: number}} sizes in CSS pixels
  */
 export function prepare(canvas) {
+  colours.clear(); // light may have become dark since the last drawing
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -18,9 +19,17 @@ export function prepare(canvas) {
   return { ink, width, height };
 }
 
+/** @type {Map<string, string>} */
+const colours = new Map();
+
 /** @param {string} name of a colour in base.css, without the dashes */
 export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  let value = colours.get(name);
+  if (value === undefined) {
+    value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    colours.set(name, value);
+  }
+  return value;
 }
 
 /** @param {number} length @returns {number} steps between two labelled ticks */
