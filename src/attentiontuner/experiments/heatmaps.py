@@ -84,7 +84,7 @@ def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
     first = next(iter(records.values())).attention
     tokens = 2 * int(first["steps"])
     axis = panel(0, MARGIN)
-    _heatmap(axis, decode_map(first["expert"]) / 255.0, tokens)
+    _stored_heatmap(axis, first["expert"], tokens)
     axis.set_title("expert (E)", fontsize=7.5)
     left = MARGIN + PANEL + GAP
     for title, record in records.items():
@@ -93,7 +93,7 @@ def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
         for name, value in record.attention["heads"].items():
             layer, head = (int(number) - 1 for number in name.split(":"))
             axis = panel(layer, left + head * PANEL)
-            _heatmap(axis, decode_map(value) / 255.0, tokens)
+            _stored_heatmap(axis, value, 2 * int(record.attention["steps"]))
             supervised = name in record.attention["supervised"]
             axis.set_title(f"layer {layer + 1}, head {head + 1}{' (memory loss)' if supervised else ''}", fontsize=7.5)
             for spine in axis.spines.values():
@@ -105,6 +105,11 @@ def learned_heatmaps(records: Mapping[str, Record]) -> Figure:
 def _head_grid(record: Record) -> tuple[int, int]:
     places = [tuple(int(number) for number in name.split(":")) for name in record.attention["heads"]]
     return max(layer for layer, _ in places), max(head for _, head in places)
+
+
+def _stored_heatmap(axis: Any, value: Mapping[str, Any], most_tokens: int) -> None:
+    """A map of a record. Models with one token a step have half as many as `most_tokens`."""
+    _heatmap(axis, decode_map(value) / 255.0, min(most_tokens, int(value["side"]) * int(value["block"])))
 
 
 def _heatmap(axis: Any, weights: NDArray[Any], tokens: int) -> None:

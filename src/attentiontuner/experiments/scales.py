@@ -79,16 +79,25 @@ SMALL = Scale(
         "mystery-path": Sizes(500, {"*": 22}),
         "searing-spotlights": Sizes(300, {"*": 14}),
     },
-    models={"grid": {**_LIGHT, "embedder": "lookup"}, "image": _LIGHT, "vector": _LIGHT},
+    models={"grid": {**_LIGHT, "embedder": "lookup"}, "recall:grid": {}, "image": _LIGHT, "vector": _LIGHT},
     config={"batch_size": 32, "learning_rate": 1e-3},
     seeds=3,
     episodes=200,
     test_demos=100,
 )
 
+DEMO = Scale(
+    name="demo",
+    about="two CPU cores, five minutes: Counting with ten rooms, one seed",
+    tasks={"counting": Sizes(5000, {"*": 8}, {"length": 10})},
+    seeds=1,
+    episodes=200,
+    test_demos=100,
+)
+
 PAPER = Scale(name="paper", about="the paper's settings to the letter")
 
-SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
+SCALES = {scale.name: scale for scale in (SMOKE, DEMO, SMALL, PAPER)}
 
 
 def get_scale(name: str) -> Scale:
