@@ -354,7 +354,7 @@ nearly_a_change = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nearly_a_change | json_values)
 def test_no_body_makes_the_server_fail(client: TestClient, body: Any) -> None:
     # The client raises what the server does not answer, so a bug fails this test with its traceback.

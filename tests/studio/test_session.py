@@ -152,7 +152,7 @@ def assert_savable(session: Session) -> None:
     assert version(state_of(saved, remark)) == version(state)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(any_edit, st.just("undo"), st.just("redo")), max_size=30))
 def test_any_sequence_of_edits_undo_and_redo_is_valid_and_savable(actions: list[Any]) -> None:
     session = Session(LENGTH)
