@@ -3,7 +3,7 @@
 Without pairs the network sits on the plateau of Hallway (it walks well and enters doors at random); with them it learns
 to compare each object with the one it saw in the start room. Minutes on two cores.
 
-The setting is not settled. Success of 100 episodes after epochs 4, 5, 7, 8, 9: with pairs, seed 1: 20, 49, 66, 82, 97 %;
+The setting is not settled. Success of 100 episodes at epochs 4, 5, 7, 8, 9: with pairs, seed 1: 20, 49, 66, 82, 97 %;
 seed 2: 14, 59, 67, 63 % (stopped at 8); without, seed 1: 20, 20, 20, 28, 73 %. Without pairs it leaves the plateau four
 epochs later, so that a fixed number of epochs does not separate every seed: expected to fail until a setting does.
 """
