@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogFormatter
 
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
 from attentiontuner.experiments.recipes import METHODS
@@ -80,10 +81,12 @@ def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spr
         if chosen:
             _draw_curves(above, chosen, "imitation_loss", method, spread)
             _draw_curves(below, chosen, "test_accuracy", method, spread)
-            counts.append(f"{METHODS[method]} {len(chosen)}")
+            counts.append(f"{METHODS[method].split()[0]} {len(chosen)}")
     above.set_title(f"{get_task(task).title}\n", fontsize=11)
     above.text(0.5, 1.03, "seeds: " + ", ".join(counts), transform=above.transAxes, ha="center", fontsize=7.5)
     above.set_yscale("log")
+    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    above.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
     below.set_xlabel("epoch", fontsize=8)
     for axis in (above, below):
         _plain(axis)
@@ -108,7 +111,7 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
         else:
             low, high = np.maximum(low, 0), np.minimum(high, 100)
     x = np.arange(1, epochs + 1)
-    axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6)
+    axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6, marker="o" if epochs == 1 else None)
     axis.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
 
 
@@ -239,4 +242,4 @@ def _plain(axis: Any) -> None:
     axis.grid(axis="y", linewidth=0.4, alpha=0.5)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=8)
+    axis.tick_params(which="both", labelsize=8)

@@ -149,9 +149,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         if recipe.name == "table1":
             section.grids.append(welch_grid(table))
             section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
-            section.add(
-                "success", success_by_task(table), "Mean success over seeds, 90 % intervals; diamonds: the paper."
-            )
+            section.add("success", success_by_task(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
             _curves(section, records)
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
