@@ -391,21 +391,27 @@ def test_nothing_to_remember_notes_flags_and_another_annotator(
     page.locator("#hint", has_text="Selected: 1 → 5").wait_for()
 
 
+@pytest.fixture(scope="module")
+def long_demonstration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    with studio("annotate", write_toy(tmp_path_factory.mktemp("long") / "toy", (145, 30))) as started:
+        yield started
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
-def test_everything_is_on_the_screen(browser: Browser, tmp_path: Path, size: dict[str, int], scheme: str) -> None:
-    data = write_toy(tmp_path / "toy", (145, 30))
+def test_everything_is_on_the_screen(
+    browser: Browser, long_demonstration: Studio, size: dict[str, int], scheme: str
+) -> None:
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-    with studio("annotate", data) as running:
-        page = open_page(context, running.url)
-        on_episode(page, 0)
-        outside = page.evaluate(
-            "[...document.querySelectorAll('.step, button, input, canvas, .picture, textarea')]"
-            ".filter(e => e.checkVisibility()).filter(e => { const r = e.getBoundingClientRect();"
-            " return r.right > innerWidth + 1 || r.bottom > innerHeight + 1 || r.left < 0 || r.top < 0 })"
-            ".map(e => e.id || e.className)"
-        )
-        assert outside == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.complaints == []  # type: ignore[attr-defined]
+    page = open_page(context, long_demonstration.url)
+    on_episode(page, 0)
+    outside = page.evaluate(
+        "[...document.querySelectorAll('.step, button, input, canvas, .picture, textarea')]"
+        ".filter(e => e.checkVisibility()).filter(e => { const r = e.getBoundingClientRect();"
+        " return r.right > innerWidth + 1 || r.bottom > innerHeight + 1 || r.left < 0 || r.top < 0 })"
+        ".map(e => e.id || e.className)"
+    )
+    assert outside == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.complaints == []  # type: ignore[attr-defined]
     context.close()
