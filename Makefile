@@ -31,6 +31,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v npm >/dev/null; then npx --yes --package typescript@5 tsc -p jsconfig.json; \
+	else echo "npm is not here: the types of the studio's pages are not checked"; fi
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -12,6 +12,8 @@ _HOMES = {
     # demonstrations
     "Demonstration": "attentiontuner.demos",
     "MemoryPair": "attentiontuner.demos",
+    "DemoStore": "attentiontuner.demos",
+    "DemoWriter": "attentiontuner.demos",
     # tasks and experts
     "ObservationSpec": "attentiontuner.observations",
     "Task": "attentiontuner.tasks",
@@ -19,8 +21,14 @@ _HOMES = {
     "get_task": "attentiontuner.tasks",
     "Decision": "attentiontuner.experts",
     "Expert": "attentiontuner.experts",
-    # evaluation
+    "collect": "attentiontuner.experts.collect",
+    # training and playing
+    "memory_loss": "attentiontuner.losses",
+    "TrainConfig": "attentiontuner.training.config",
+    "paper_config": "attentiontuner.training.config",
+    "train": "attentiontuner.training.trainer",
     "load_policy": "attentiontuner.evaluation.policy",
+    "rollout": "attentiontuner.evaluation.rollout",
     # errors
     "UserError": "attentiontuner.errors",
 }
@@ -29,15 +37,23 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from attentiontuner.demos import Demonstration as Demonstration
+    from attentiontuner.demos import DemoStore as DemoStore
+    from attentiontuner.demos import DemoWriter as DemoWriter
     from attentiontuner.demos import MemoryPair as MemoryPair
     from attentiontuner.errors import UserError as UserError
     from attentiontuner.evaluation.policy import load_policy as load_policy
+    from attentiontuner.evaluation.rollout import rollout as rollout
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert
+    from attentiontuner.experts.collect import collect as collect
+    from attentiontuner.losses import memory_loss as memory_loss
     from attentiontuner.observations import ObservationSpec as ObservationSpec
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task
+    from attentiontuner.training.config import TrainConfig as TrainConfig
+    from attentiontuner.training.config import paper_config as paper_config
+    from attentiontuner.training.trainer import train as train
 
 
 def __getattr__(name: str) -> Any:

@@ -77,6 +77,13 @@ def test_round_trip_of_everything(root):
     assert DemoStore.open(root, "anna")[5].pairs.tolist() == [[0, 2, 1], [1, 2, 3]]
 
 
+@pytest.mark.parametrize("space", ["\u2028", "\u2029", "\x85", "\x1c"])
+def test_a_note_with_any_kind_of_line_break_stays_one_line(root, space):
+    note = f"first{space}second"
+    write_annotation(root, "ann", 1, Annotation(as_pairs([(0, 1)], 9), note=note))
+    assert read_annotation(root, "ann", 1).note == note
+
+
 def test_nothing_to_remember_and_not_annotated(root):
     write_annotation(root, "anna", 0, Annotation(as_pairs([], LENGTH)))
     assert json.loads(lines(root, "anna").read_text())["pairs"] == {}

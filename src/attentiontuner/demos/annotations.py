@@ -197,7 +197,7 @@ def _in_order(
 
 def _lines(path: Path) -> list[str]:
     try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
