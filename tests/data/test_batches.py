@@ -69,6 +69,17 @@ def test_shares_of_processes_add_up_to_the_whole_batch():
     torch.testing.assert_close(shares[0][1] + shares[1][1], whole_gradient, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("share_frames", [True, False])
+def test_a_process_without_episodes_takes_an_empty_step(share_frames):
+    """The last batch of an epoch can be smaller than the number of processes."""
+    model = small(GRID)
+    data = DemoData(packed_demos(GRID, LENGTHS, 4))
+    data.share_frames = share_frames
+    idle, gradient = gradients(model, data.batch(np.array([2]), slice(1, None, 2)))
+    assert (idle.total.item(), idle.steps.item(), idle.correct.item()) == (0, 0, 0)
+    assert not gradient.any()
+
+
 def test_every_step_weighs_the_same_in_a_mixed_batch():
     """The warning about buckets: a short episode's step counts as much as a long one's, a pair's entry likewise."""
     model = small(GRID)

@@ -187,8 +187,9 @@ class DemoData:
     def numbers(self, rows: Integers, share: slice = slice(None), *, rounded: bool = False) -> tuple[Integers, Sizes]:
         """A batch of the episodes `rows` as flat numbers for `assemble`, and its shape.
 
-        `share` is the part of the rows this process computes; the totals are those of all of them. `rounded` leaves a
-        little room in the shape, so that few different shapes occur.
+        `share` is the part of the rows this process computes; the totals are those of all of them. A process without
+        any computes one empty episode, so that all take the same step. `rounded` leaves a little room in the shape, so
+        that few different shapes occur.
         """
         entries = (TOKENS_PER_STEP * self.lengths[rows]) ** 2
         annotated = self.annotated[rows]
@@ -197,17 +198,18 @@ class DemoData:
         rows = rows[share]
         distinct, frame = self._distinct(rows) if self.share_frames else (rows[:0], rows[:0])
         sizes = Sizes(
-            rows=len(rows),
-            steps=int(self.lengths[rows].sum()),
+            rows=max(len(rows), 1),
+            steps=max(int(self.lengths[rows].sum()), 1),
             longest=int(self.lengths[rows].max(initial=1)),
-            frames=len(distinct),
+            frames=max(len(distinct), int(self.share_frames)),
             ones=int(self._one_count[rows].sum()),
         )
         if rounded:
             units = Sizes(1, FILLER_STEPS, 16, 256, 4096)
             sizes = Sizes(*(-(-size // unit) * unit for size, unit in zip(sizes, units, strict=True)))
-        parts = [totals, rows, _fill(distinct, sizes.frames), _fill(frame, sizes.steps if self.share_frames else 0)]
-        return np.concatenate(parts), sizes
+        shared = sizes.steps if self.share_frames else 0
+        rows = _fill(rows, sizes.rows, len(self))
+        return np.concatenate([totals, rows, _fill(distinct, sizes.frames), _fill(frame, shared)]), sizes
 
     def assemble(self, numbers: Tensor, sizes: Sizes) -> Batch:
         """Gather a batch on the device from the numbers there."""
@@ -268,7 +270,7 @@ def spread(counts: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     return owner, torch.where(taken, place - (ends - counts)[owner], 0), taken
 
 
-def _fill(values: Integers, size: int) -> Integers:
-    filled = np.zeros(size, np.int64)
+def _fill(values: Integers, size: int, filler: int = 0) -> Integers:
+    filled = np.full(size, filler, np.int64)
     filled[: len(values)] = values
     return filled
