@@ -64,6 +64,21 @@ def test_bad_choices_are_one_clear_line(choice: dict[str, object], message: str)
         toy_config(**choice)
 
 
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"precision": "bfloat16"}, "--precision is bfloat16: give float32 with method 'recall'"),
+        ({"heads": "2:1"}, "--heads '2:1': method 'recall' supervises head 1:1, no other"),
+        ({"heads": "all", "split_pairs": True}, "--heads 'all'"),
+        ({"model": {"token_dropout": 1.5}}, "token_dropout: 1.5"),
+    ],
+)
+def test_the_recall_head_is_one_and_counts_in_float32(choice: dict[str, object], message: str) -> None:
+    assert paper_config(get_task("counting"), "recall", precision="auto").precision == "float32"
+    with pytest.raises(UserError, match=message):
+        paper_config(get_task("counting"), "recall", **choice)  # type: ignore[arg-type]
+
+
 def test_unknown_method_and_unknown_settings_are_refused() -> None:
     with pytest.raises(UserError, match="unknown method 'best'"):
         toy_config(method="best")

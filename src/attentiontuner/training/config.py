@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from attentiontuner.errors import UserError
 from attentiontuner.models import model_config_from_json
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.recall import RecallConfig
+from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.tasks import PAPER_EPOCHS, Task
 
@@ -150,7 +150,17 @@ class TrainConfig:
         self._check(
             "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
         )
+        if isinstance(self.model, RecallConfig):
+            self._check_recall()
         self.supervised()
+
+    def _check_recall(self) -> None:
+        """The recall head is one, and exp of its scores counts things: eight bits are too few to count with."""
+        if self.precision == "auto":
+            object.__setattr__(self, "precision", "float32")
+        self._check("precision", self.precision == "float32", f"float32 with method {self.method!r}")
+        if set(self.supervised()) - {RECALL_HEAD}:
+            raise UserError(f"--heads {self.heads!r}: method {self.method!r} supervises head {RECALL_HEAD}, no other")
 
     def _check(self, name: str, good: bool, wanted: str) -> None:
         if not good:
