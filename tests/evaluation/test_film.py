@@ -11,7 +11,7 @@ from attentiontuner.evaluation import film
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.recall import record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
-from attentiontuner.models import Head, Transformer, TransformerConfig
+from attentiontuner.models import Head, Transformer, TransformerConfig, build_model
 from attentiontuner.seeds import EVALUATION_START
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import paper_config
@@ -124,6 +124,30 @@ def test_films_show_a_success_and_a_failure_if_there_are_any(tmp_path, monkeypat
     paths = film.make_films(tmp_path, task, results, 2, tmp_path / "out", device="cpu")
     assert [path.name[:13] for path in paths] == ["episode-0000-", "episode-0002-"]
     assert all(path.exists() for path in paths)
+
+
+def test_a_film_of_a_recall_network_that_saw_no_pairs(tmp_path, monkeypatch):
+    task = recall_task()
+    config = paper_config(task, "recall", SMALL, memory_weight=0.0)
+    monkeypatch.setattr(film, "load_model", lambda run, best: (build_model(config.model).eval(), config))
+    (path,) = film.make_films(tmp_path, task, [result(0, True)], 1, tmp_path, device="cpu")
+    assert path.exists()
+
+
+def test_several_things_at_one_step_do_not_outgrow_its_picture():
+    task = recall_task()
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    last = len(recalled) - 1
+
+    def painted(weight):
+        weights = np.zeros_like(recalled.weights[FIRST])
+        weights[last, 0] = weight
+        stage = film._Stage(dataclasses.replace(recalled, weights={FIRST: weights}), supervised=True, counts=True)
+        colour = np.array([int(film.HEAD_COLOURS[0][i : i + 2], 16) for i in (1, 3, 5)])
+        return int((np.asarray(stage.draw(last)) == colour).all(-1).sum())
+
+    assert painted(0.5) + 100 < painted(1.0)
+    assert abs(painted(3.0) - painted(1.0)) < 30  # only the number beside the bar is another
 
 
 def test_a_long_episode_is_shortened_around_what_is_recalled():

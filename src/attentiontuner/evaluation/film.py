@@ -20,6 +20,7 @@ from attentiontuner.evaluation.recall import Recalled, record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.files import write_bytes
 from attentiontuner.models.heads import Head
+from attentiontuner.models.recall import RecallConfig
 from attentiontuner.pictures import draw_observations
 from attentiontuner.tasks import Task
 from attentiontuner.training.checkpoint import load_model
@@ -61,7 +62,8 @@ def make_films(
         recalled = record_recall(policy, task, result.seed, result.episode)
         outcome = "solved" if recalled.success else "failed"
         path = out / f"episode-{result.episode:04d}-{outcome}.gif"
-        save_film(recalled, path, supervised=bool(config.supervised()))
+        counts = isinstance(config.model, RecallConfig)
+        save_film(recalled, path, supervised=bool(config.supervised()), counts=counts)
         paths.append(path)
     return paths
 
@@ -75,10 +77,10 @@ def _choose(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]
     return [*in_turn, *solved[shared:], *failed[shared:]][:count]
 
 
-def save_film(recalled: Recalled, path: Path, supervised: bool = True) -> None:
-    """Write the film of one episode."""
+def save_film(recalled: Recalled, path: Path, supervised: bool = True, counts: bool = False) -> None:
+    """Write the film of one episode. `counts`: weights say how many things are recalled, and need not add up to 1."""
     steps = _steps_shown(recalled)
-    stage = _Stage(recalled, supervised)
+    stage = _Stage(recalled, supervised, counts)
     pictures = [stage.draw(step) for step in steps]
     palette = _shared_palette(pictures)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
@@ -141,8 +143,8 @@ def _font(size: int, bold: bool = False) -> Any:
 class _Stage:
     """Draws one step after the other on the same layout."""
 
-    def __init__(self, recalled: Recalled, supervised: bool) -> None:
-        self.recalled, self.supervised = recalled, supervised
+    def __init__(self, recalled: Recalled, supervised: bool, counts: bool = False) -> None:
+        self.recalled, self.supervised, self.counts = recalled, supervised, counts
         self.heads: tuple[Head, ...] = tuple(recalled.weights)
         rows = len(self.heads) + 1
         self.thumbnail = 100 if rows <= 2 else 88 if rows == 3 else 64
@@ -200,8 +202,8 @@ class _Stage:
         pen.rectangle((PAST_LEFT, top + 7, PAST_LEFT + 10, top + 17), fill=colour)
         name = f"head {head} attends to" if self.supervised else f"head {head} (not supervised) attends to"
         pen.text((PAST_LEFT + 18, top + 3), name, INK, _font(15, bold=True))
-        present = f"the present {weights[step]:.2f}"
-        pen.text((WIDTH - MARGIN - pen.textlength(present, _font(13)), top + 5), present, FAINT, _font(13))
+        beside = f"{weights[:step].sum():.2f} things in all" if self.counts else f"the present {weights[step]:.2f}"
+        pen.text((WIDTH - MARGIN - pen.textlength(beside, _font(13)), top + 5), beside, FAINT, _font(13))
         found = recalled.attended(head, step, self.thumbnails)
         if not found:
             text = f"no earlier step with weight {recalled.threshold(step):.2g} or more"
@@ -218,9 +220,8 @@ class _Stage:
                 _font(13, bold=True),
             )
             pen.rectangle((left, bottom + 18, left + self.thumbnail - 1, bottom + 21), fill=LINE)
-            pen.rectangle(
-                (left, bottom + 18, left + max(1, round(weight * (self.thumbnail - 1))), bottom + 21), fill=colour
-            )
+            length = max(1, round(min(weight, 1.0) * (self.thumbnail - 1)))
+            pen.rectangle((left, bottom + 18, left + length, bottom + 21), fill=colour)
 
     def _expert_row(self, picture: Image.Image, pen: Any, step: int, top: int) -> None:
         recalled = self.recalled
@@ -276,7 +277,7 @@ class _Stage:
         for number, head in enumerate(self.heads):
             for past in np.flatnonzero(recalled.weights[head][step, : step + 1] >= 0.01):
                 x = left + past * width + width * 0.15 + number * bar
-                height = 52 * float(recalled.weights[head][step, past])
+                height = 52 * min(float(recalled.weights[head][step, past]), 1.0)
                 pen.rectangle((x, base - max(1, height), x + bar - 1, base), fill=HEAD_COLOURS[number])
         for recalled_step in recalled.expert_recalls(step):
             x = left + (recalled_step + 0.5) * width

@@ -14,6 +14,7 @@ from attentiontuner.errors import UserError
 from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
 from attentiontuner.models.heads import Head
+from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
 from attentiontuner.seeds import evaluation_seed
 from attentiontuner.tasks import Task, get_task
 from attentiontuner.training.checkpoint import load_model
@@ -208,6 +209,8 @@ def load_policy(
 
 def recall_heads(config: Any) -> tuple[Head, ...]:
     """The heads whose attention is worth looking at: the supervised ones, else those of the first layer."""
+    if isinstance(config.model, RecallConfig):
+        return (RECALL_HEAD,)
     supervised: tuple[Head, ...] = config.supervised()
     return supervised or tuple(Head(0, head) for head in range(config.model.heads))
 
