@@ -25,9 +25,9 @@ from attentiontuner.seeds import evaluation_seed
 from attentiontuner.tasks import all_tasks
 
 INTRODUCTION = (
-    "Counting with ten rooms. Two networks of the same kind were trained on the same 5,000 demonstrations for the same "
-    "8 epochs. One of them was also told which earlier steps the expert recalled at each decision; the other "
-    "(“No pairs”) was not. Guessing solves about 23 % of the episodes."
+    "Counting with ten rooms. Two networks of the same kind were trained on the same 6,000 demonstrations for the same "
+    "12 epochs. One of them was also told which earlier steps the expert recalled at each decision; the other "
+    "(“no pairs”) was not. Guessing solves about 23 % of the episodes."
 )
 
 
@@ -43,12 +43,11 @@ def draw_tasks(folder: Path) -> None:
 def train_both(folder: Path, scale: str) -> list[Path]:
     """Train and evaluate with and without pairs, side by side; films of the one with pairs."""
     records = folder / "records"
-    plan = make_plan(
-        "recall-ablation", records, only=("counting", "standard", "no-pairs"), scale=scale, jobs=2, keep_runs=True
-    )
+    only = ("counting", "recall", "recall-vanilla")
+    plan = make_plan("recall", records, only=only, scale=scale, jobs=2, keep_runs=True)
     if reproduce(plan) != 0:
         sys.exit(2)
-    cell = next(cell for cell in plan.cells if cell.condition == "standard")
+    cell = next(cell for cell in plan.cells if cell.method == "recall")
     run, task = kept_run(records, cell), get_task(cell.task, cell.settings)
     results = rollout(load_policy(run), task, [evaluation_seed(1, index) for index in range(8)], workers=0)
     return make_films(run, task, results, 1, folder / "films")

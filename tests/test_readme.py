@@ -51,5 +51,5 @@ def test_the_demo_runs_from_collecting_to_the_page(tmp_path):
     assert f"Open {page}" in run.stdout
     text = page.read_text()
     assert "data:image/gif" in text  # the recall film
-    assert "No pairs" in text
+    assert "no pairs" in text
     assert len(list((tmp_path / "demo" / "tasks").glob("*.png"))) == 6

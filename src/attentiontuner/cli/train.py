@@ -62,7 +62,7 @@ def train(
         task: name of the task, see `attentiontuner tasks`.
         data: folder of the demonstrations; its environment settings are the run's.
         out: folder of the run.
-        method: attentiontuner, vanilla (the same model without the memory loss), or recall (a head that counts).
+        method: attentiontuner, or recall (a head that counts); vanilla and recall-vanilla are the same without pairs.
         seed: fixes first weights, batches, dropout and every drawn label.
         epochs: passes over the demonstrations; the paper's for the task and method if not given.
         batch_size: demonstrations in a step; 64 if not given, 32 for recall.
@@ -96,8 +96,8 @@ def train(
         checkpoint_seconds: seconds between two states.
         budget: save and stop after this time, such as 90s, 9m or 2h.
     """
-    if method == "vanilla" and memory_weight:
-        raise UserError("--method vanilla has no memory loss: leave out --memory-weight")
+    if method.endswith("vanilla") and memory_weight:
+        raise UserError(f"--method {method} has no memory loss: leave out --memory-weight")
     network = {
         "d_model": d_model,
         "layers": layers,

@@ -11,7 +11,12 @@ from typing import Any
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
 
-METHODS = {"vanilla": "Vanilla Transformer", "attentiontuner": "AttentionTuner", "recall": "Recall heads"}
+METHODS = {
+    "vanilla": "Vanilla Transformer",
+    "attentiontuner": "AttentionTuner",
+    "recall-vanilla": "Recall network, no pairs",
+    "recall": "Recall heads",
+}
 """What people call the methods, in the order of tables and figures."""
 
 
@@ -81,6 +86,7 @@ class Recipe:
 VANILLA = Column("Vanilla", "vanilla")
 TUNER = Column("AttentionTuner", "attentiontuner")
 RECALL = Column("Recall heads", "recall")
+NO_PAIRS = Column("Recall network, no pairs", "recall-vanilla")
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
@@ -214,7 +220,7 @@ RECIPES: dict[str, Recipe] = {
             "recall",
             "Recall heads on six tasks (not in the paper)",
             paper.TASK_ORDER,
-            (TUNER, RECALL),
+            (TUNER, NO_PAIRS, RECALL),
             stages=_RECALL_STAGES,
         ),
         Recipe(
@@ -232,7 +238,7 @@ RECIPES: dict[str, Recipe] = {
                 _without("One key", "one-key", {"keys": "observation"}),
                 _without("Raw input", "raw-input", {"standardise": False}),
                 _without("Random pairs", "random-pairs", pairs="random"),
-                _without("No pairs", "no-pairs", memory_weight=0.0),
+                replace(NO_PAIRS, title="No pairs"),
             ),
         ),
         Recipe(

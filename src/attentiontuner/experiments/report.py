@@ -147,10 +147,14 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             continue
         section = Section(recipe.title, grids=[result_grid(table)])
         if recipe.name == "table1":
-            section.grids.append(welch_grid(table))
-            section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
+            if scale == "paper":
+                section.grids.append(welch_grid(table))
+                section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
             section.add("success", success_by_task(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
-            _curves(section, records)
+            _curves(section, records, "curves")
+        elif recipe.name == "recall":
+            section.add("recall", success_bars(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
+            _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
         else:
@@ -160,11 +164,11 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     return sections
 
 
-def _curves(section: Section, records: Sequence[Record]) -> None:
+def _curves(section: Section, records: Sequence[Record], name: str) -> None:
     above = "training loss above, test accuracy of actions below"
     median, mean = (learning_curves(records, paper.TASK_ORDER, spread) for spread in ("median", "mean"))
-    section.add("curves-median", median, f"Median learning curves with interquartile range: {above}.")
-    section.add("curves-mean", mean, f"Mean learning curves with 90 % intervals: {above}.")
+    section.add(f"{name}-median", median, f"Median learning curves with interquartile range: {above}.")
+    section.add(f"{name}-mean", mean, f"Mean learning curves with 90 % intervals: {above}.")
 
 
 def _value_section(records: Sequence[Record], scale: str, times: Mapping[str, HumanTime] | None) -> Section:

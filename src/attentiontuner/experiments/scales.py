@@ -60,7 +60,13 @@ SMOKE = Scale(
         "mortar-mayhem": Sizes(4, {"*": 1}, {"command_count": 2}),
         "*": Sizes(4, {"*": 1}),
     },
-    models={"grid": {**_TINY, "embedder": "lookup"}, "recall:grid": _TINY, "image": _TINY, "vector": _TINY},
+    models={
+        "grid": {**_TINY, "embedder": "lookup"},
+        "recall:grid": _TINY,
+        "recall-vanilla:grid": _TINY,
+        "image": _TINY,
+        "vector": _TINY,
+    },
     config={"batch_size": 8, "learning_rate": 1e-3},
     seeds=1,
     episodes=8,
@@ -79,7 +85,13 @@ SMALL = Scale(
         "mystery-path": Sizes(500, {"*": 22}),
         "searing-spotlights": Sizes(300, {"*": 14}),
     },
-    models={"grid": {**_LIGHT, "embedder": "lookup"}, "recall:grid": {}, "image": _LIGHT, "vector": _LIGHT},
+    models={
+        "grid": {**_LIGHT, "embedder": "lookup"},
+        "recall:grid": {},
+        "recall-vanilla:grid": {},
+        "image": _LIGHT,
+        "vector": _LIGHT,
+    },
     config={"batch_size": 32, "learning_rate": 1e-3},
     seeds=3,
     episodes=200,
@@ -88,10 +100,10 @@ SMALL = Scale(
 
 DEMO = Scale(
     name="demo",
-    about="two CPU cores, five minutes: Counting with ten rooms, one seed",
-    tasks={"counting": Sizes(5000, {"*": 8}, {"length": 10})},
+    about="two CPU cores, a few minutes: Counting with ten rooms, one seed",
+    tasks={"counting": Sizes(6000, {"*": 12}, {"length": 10})},
     seeds=1,
-    episodes=200,
+    episodes=300,
     test_demos=100,
 )
 

@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attentiontuner.evaluation.metrics import over_seeds, welch_test
 from attentiontuner.experiments import paper
@@ -96,12 +96,16 @@ def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record
 
 
 def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:
-    """The table of a recipe, entries without records included."""
+    """The table of a recipe. The paper's scale shows all of it, others only tasks and columns that have records."""
     rows = {
         task: {column.title: entry_of(recipe, task, column, records, scale) for column in recipe.columns}
         for task in recipe.tasks
     }
-    return Table(recipe, scale, rows)
+    if scale == "paper":
+        return Table(recipe, scale, rows)
+    rows = {task: row for task, row in rows.items() if any(entry.values for entry in row.values())}
+    columns = [column for column in recipe.columns if any(row[column.title].values for row in rows.values())]
+    return Table(replace(recipe, columns=columns), scale, rows)
 
 
 def result_grid(table: Table, with_paper: bool = True) -> Grid:

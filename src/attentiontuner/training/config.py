@@ -17,31 +17,33 @@ PAPER_MEMORY_WEIGHT = 10.0
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn from demonstrations: its network, and where its recipe differs from the paper's."""
+    """A way to learn from demonstrations: its network, where its recipe differs from the paper's, and whether it is
+    told the memory pairs. Without them its memory weight is always 0."""
 
     network: type
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    pairs: bool = True
 
+
+_RECALL_RECIPE = {
+    "epochs": 12,
+    "batch_size": 32,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 100,
+    "clip": 1.0,
+    "memory_weight": 1.0,
+    "attend_self": False,
+    "precision": "float32",
+}
 
 METHODS = {
     "attentiontuner": Method(TransformerConfig),
-    "vanilla": Method(TransformerConfig, {"memory_weight": 0.0}),
-    "recall": Method(
-        RecallConfig,
-        {
-            "epochs": 12,
-            "batch_size": 32,
-            "learning_rate": 1e-3,
-            "schedule": "cosine",
-            "warmup_steps": 100,
-            "clip": 1.0,
-            "memory_weight": 1.0,
-            "attend_self": False,
-            "precision": "float32",
-        },
-    ),
+    "vanilla": Method(TransformerConfig, pairs=False),
+    "recall": Method(RecallConfig, _RECALL_RECIPE),
+    "recall-vanilla": Method(RecallConfig, _RECALL_RECIPE, pairs=False),
 }
-"""`vanilla` is AttentionTuner's model with memory weight 0; `recall` is the network of `models/recall.py`."""
+"""The paper's two methods, and the network of `models/recall.py` with and without pairs."""
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Pairs = Literal["given", "random", "shuffled"]
@@ -58,7 +60,7 @@ class TrainConfig:
     Attributes:
         task: name of the task; `settings` are its environment settings.
         model: the network.
-        method: one of `METHODS`; `vanilla` always has memory weight 0.
+        method: one of `METHODS`.
         seed: fixes the weights at the start, the order of the batches, dropout and every drawn label.
         epochs: passes over the training demonstrations.
         batch_size: demonstrations in a step, over all processes together.
@@ -117,7 +119,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UserError(f"unknown method {self.method!r}: the methods are {', '.join(METHODS)}")
-        if self.method == "vanilla":
+        if not METHODS[self.method].pairs:
             object.__setattr__(self, "memory_weight", 0.0)
         object.__setattr__(self, "settings", dict(self.settings))
         object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
