@@ -10,6 +10,9 @@ EVALUATION_START = 2**30
 
 MAX_SEED = EVALUATION_START // SEEDS_PER_BLOCK - 1
 
+SELECTION_SEED = MAX_SEED
+"""Evaluation seed of the episodes played during training: a model that they choose is judged on others."""
+
 
 def demonstration_seed(seed: int, index: int) -> int:
     """Environment seed of attempt `index` (from 0) of the data set with seed `seed`."""

@@ -9,8 +9,9 @@ from attentiontuner.demos import Demonstration
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation import policy as policy_module
 from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
-from attentiontuner.evaluation.rollout import rollout
+from attentiontuner.evaluation.rollout import EpisodeResult, rollout
 from attentiontuner.models import Head, Transformer, TransformerConfig, parse_heads
+from attentiontuner.seeds import EVALUATION_START, evaluation_seed
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import paper_config
 from tests.evaluation.toys import recall_task
@@ -98,13 +99,27 @@ def test_wrong_shapes_and_too_long_episodes_are_refused():
 
 def test_evaluation_during_training_leaves_the_model_as_it_was():
     model = toy_model().train()
-    evaluate = success_during_training(recall_task(), episodes=20, workers=0)
+    evaluate = success_during_training(recall_task(), episodes=20, seed=0, workers=0)
     rate = evaluate(model)
     assert model.training
     assert 0 <= rate <= 1
     assert evaluate(model) == rate
     results = rollout(ModelPolicy(toy_model(), 12), recall_task(), SEEDS[:20], workers=0)
     assert rate == np.mean([result.success for result in results])
+
+
+def test_the_best_model_is_not_judged_on_the_episodes_that_chose_it(monkeypatch):
+    played = []
+
+    def note(policy, task, seeds, **how):
+        played.extend(seeds)
+        return [EpisodeResult(0, seed, True, 1.0, 1) for seed in seeds]
+
+    monkeypatch.setattr(policy_module, "rollout", note)
+    success_during_training(recall_task(), episodes=100)(toy_model())
+    assert len(played) == 100
+    assert min(played) >= EVALUATION_START
+    assert not set(played) & {evaluation_seed(0, index) for index in range(100_000)}
 
 
 @pytest.fixture

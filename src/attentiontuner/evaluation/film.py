@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from attentiontuner.errors import UserError
-from attentiontuner.evaluation.policy import ModelPolicy, default_device, recall_heads
+from attentiontuner.evaluation.policy import ModelPolicy, recall_heads
 from attentiontuner.evaluation.recall import Recalled, record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.files import write_bytes
@@ -24,6 +24,7 @@ from attentiontuner.models.recall import RecallConfig
 from attentiontuner.pictures import draw_observations
 from attentiontuner.tasks import Task
 from attentiontuner.training.checkpoint import load_model
+from attentiontuner.training.devices import choose_device
 
 PAPER, INK, FAINT, LINE = "#ffffff", "#1c1f26", "#7a808c", "#e3e6ea"
 AGREE, DIFFER = "#1b8a4b", "#d9730d"
@@ -56,7 +57,7 @@ def make_films(
         raise UserError(f"--video {count}: give at least 1")
     model, config = load_model(run, best=best)
     heads = recall_heads(config)[: len(HEAD_COLOURS)]
-    policy = ModelPolicy(model.to(default_device() if device is None else device), task.max_steps, watch=heads)
+    policy = ModelPolicy(model.to(choose_device(device)), task.max_steps, watch=heads)
     paths = []
     for result in _choose(results, count):
         recalled = record_recall(policy, task, result.seed, result.episode)

@@ -15,9 +15,10 @@ from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
 from attentiontuner.models.heads import Head
 from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
-from attentiontuner.seeds import evaluation_seed
+from attentiontuner.seeds import SELECTION_SEED, evaluation_seed
 from attentiontuner.tasks import Task, get_task
 from attentiontuner.training.checkpoint import load_model
+from attentiontuner.training.devices import choose_device
 
 __all__ = [
     "ExpertPolicy",
@@ -179,11 +180,6 @@ def _describe(spec: Any) -> str:
     return f"{'×'.join(map(str, spec.shape))} {spec.kind}"
 
 
-def default_device() -> torch.device:
-    """The GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def load_policy(
     run: Path | str,
     *,
@@ -203,7 +199,7 @@ def load_policy(
     """
     model, config = load_model(Path(run), best=best)
     steps = max_steps or get_task(config.task, config.settings).max_steps
-    model = model.to(default_device() if device is None else device)
+    model = model.to(choose_device(device))
     return ModelPolicy(model, steps, watch=watch or (), task=config.task)
 
 
@@ -224,7 +220,7 @@ def recalled_steps(
     weight `threshold`; with several heads the largest weight counts. The demonstration's actions are taken as they are.
     """
     model, config = load_model(run, best=best)
-    policy = ModelPolicy(model.to(default_device()), len(demonstration), watch=recall_heads(config))
+    policy = ModelPolicy(model.to(choose_device()), len(demonstration), watch=recall_heads(config))
     if model.config.observation.shape != demonstration.observations.shape[1:]:  # type: ignore[union-attr]
         raise UserError(
             f"{run} was trained on {_describe(model.config.observation)} observations, "  # type: ignore[union-attr]
@@ -240,11 +236,12 @@ def recalled_steps(
 
 
 def success_during_training(
-    task: Task, episodes: int, seed: int = 0, workers: int | None = None, batch: int = DEFAULT_BATCH
+    task: Task, episodes: int, seed: int = SELECTION_SEED, workers: int | None = None, batch: int = DEFAULT_BATCH
 ) -> Callable[[nn.Module], float]:
     """The function `evaluate(model) -> success rate` (0 to 1) that `training.train` calls now and then.
 
-    It always plays the same episodes; the model's training mode is left as it was.
+    It always plays the same episodes, which are not those of `evaluate` unless its seed is given; the model's training
+    mode is left as it was.
     """
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
 

@@ -21,18 +21,18 @@ GPU_MEMORY_SHARE = 0.4
 """The share of a GPU's memory that frames may fill."""
 
 
-def choose_device(name: str | None = None) -> torch.device:
+def choose_device(name: torch.device | str | None = None) -> torch.device:
     """The device called `name`; by default this process's GPU, or the CPU where there is none."""
     if name is None:
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"--device {name!r}: there is no such device; use cpu, cuda or cuda:0") from None
+        raise UserError(f"--device {name}: there is no such device; use cpu, cuda or cuda:0") from None
     if device.type not in ("cpu", "cuda"):
-        raise UserError(f"--device {name!r}: training runs on cpu or cuda")
+        raise UserError(f"--device {name}: networks run on cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"--device {name!r}: there are {torch.cuda.device_count()} CUDA devices here")
+        raise UserError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices here")
     return device
 
 
