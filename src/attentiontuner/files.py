@@ -13,6 +13,14 @@ from typing import Any
 from attentiontuner.errors import UserError
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder `path` and those above it, where they are not there yet."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` with `content` atomically and durably; parent folders are made."""
     try:

@@ -80,6 +80,8 @@ def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, m
         (["RUN", "--episodes", "0"], "--episodes 0"),
         (["RUN", "--seed", "-1"], "seed -1 is out of range"),
         (["RUN", "--batch", "0"], "batch 0"),
+        (["RUN", "--device", "gpu"], "--device gpu: there is no such device"),
+        (["RUN", "--out", "RUN/config.json"], "cannot make the folder"),
         (["RUN", "--set", "size=3"], "does not take these settings"),
         (["RUN", "--policy", "random", "--video", "1"], "--video shows what a trained model recalls"),
         (["nowhere"], "nowhere does not exist"),
@@ -88,7 +90,7 @@ def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, m
     ],
 )
 def test_refusals_are_one_line(run, capsys, words, text):
-    assert main(["evaluate", *[str(run) if word == "RUN" else word for word in words]]) == 2
+    assert main(["evaluate", *[word.replace("RUN", str(run)) for word in words]]) == 2
     error = capsys.readouterr().err
     assert text in error
     assert error.count("attentiontuner: ") == 1

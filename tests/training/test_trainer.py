@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such device"):
         train(toy_config(), store, run, device="abacus")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="cannot make the run folder"):
+    with pytest.raises(UserError, match="cannot make the folder"):
         train(toy_config(), store, tmp_path / "file" / "run", device="cpu")
 
 

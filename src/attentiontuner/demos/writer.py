@@ -23,7 +23,7 @@ from attentiontuner.demos.manifest import (
 from attentiontuner.demos.pairs import PairArray
 from attentiontuner.demos.shards import build_shard, encode_shard
 from attentiontuner.errors import UserError
-from attentiontuner.files import locked, write_bytes
+from attentiontuner.files import locked, make_folder, write_bytes
 from attentiontuner.observations import ObservationSpec
 
 PairsByAnnotator = Mapping[str, Sequence[PairArray | None]]
@@ -65,10 +65,7 @@ class DemoWriter:
             shard_episodes=shard_episodes or default_shard_episodes(observation),
             versions=installed_versions(),
         )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from error
+        make_folder(self.path)
         with locked(self.path / LOCK):
             if not (self.path / FILE).exists():
                 self._refuse_foreign_folder()

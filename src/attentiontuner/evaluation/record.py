@@ -19,7 +19,7 @@ from attentiontuner import __version__
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.metrics import EPISODE_CONFIDENCE, wilson_interval
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH, EpisodeResult, rollout
-from attentiontuner.files import locked, read_json, write_json, write_text
+from attentiontuner.files import locked, make_folder, read_json, write_json, write_text
 from attentiontuner.progress import progress
 from attentiontuner.seeds import evaluation_seed
 from attentiontuner.tasks import Task
@@ -48,7 +48,7 @@ def evaluate(
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
     what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
     task.make_env().close()  # settings it does not take, or a missing package, are refused before anything is written
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with locked(out / ".lock", wait=False):
         results = _finished_before(out, what)
         missing = [index for index in range(episodes) if index not in results]

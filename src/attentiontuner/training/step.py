@@ -25,8 +25,9 @@ _NEVER = 1e30
 
 def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """The paper's Adam (β 0.9, 0.999; ε 1e-8; no weight decay), fused, and recordable in a CUDA graph."""
-    on_gpu = next(model.parameters()).device.type == "cuda"
-    rate = torch.tensor(learning_rate, device="cuda") if on_gpu else learning_rate
+    device = next(model.parameters()).device
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(learning_rate, device=device) if on_gpu else learning_rate
     return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
 
 

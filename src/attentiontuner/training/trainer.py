@@ -1,7 +1,7 @@
 """`train`: check what is asked, open the run folder, and let a `Session` do the work."""
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
-from attentiontuner.files import locked
+from attentiontuner.files import locked, make_folder
 from attentiontuner.training.checkpoint import load_state, open_run
 from attentiontuner.training.config import TrainConfig
 from attentiontuner.training.devices import choose_device, choose_precision, frame_limit, processes
@@ -73,9 +73,12 @@ def train(
     config = _resolve(config, data, episodes, place)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
-        _make_folder(out)
+        make_folder(out)
         if team.first:
             stack.enter_context(locked(out / ".lock", wait=False))
+        # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
+        stack.enter_context(torch.cuda.device(place) if place.type == "cuda" else nullcontext())
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
         stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
         source = Source(data, episodes, config, place)
@@ -103,13 +106,6 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
         raise UserError(f"{option} {data.path}: its observations or actions are not those of the model")
     if len(data) == 0:
         raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the run folder {out}: {error.strerror}") from error
 
 
 def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
