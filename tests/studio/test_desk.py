@@ -124,6 +124,19 @@ def test_the_scripted_experts_labels_are_left_alone(toy: Path) -> None:
     version = desk.open("expert", 0)[1]
     with pytest.raises(UserError, match="scripted expert"):
         desk.change("expert", 0, version, lambda session: session.apply(edits.nothing()))
+    before = read_annotation(toy, "expert", 0)
+    desk.spend("expert", 0, 30.0)
+    desk.settle("expert", 0)
+    after = read_annotation(toy, "expert", 0)
+    assert before is not None
+    assert after is not None
+    assert (after.seconds, after.revision) == (before.seconds, before.revision)
+
+
+def test_frames_can_be_looked_at_beside_damaged_labels(toy: Path) -> None:
+    (toy / "annotations" / "expert" / "00000.jsonl").write_text("not an annotation\n")
+    demonstration = Desk(toy).demonstration(0)
+    assert demonstration.pairs is None
 
 
 @pytest.mark.parametrize("name", ["../ada", "", ".ada", "a/b", "a" * 65, "ada\n"])

@@ -21,6 +21,7 @@ from attentiontuner.demos.annotations import (
     read_annotations,
     write_annotation,
 )
+from attentiontuner.demos.manifest import read_manifest
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.experts.base import EXPERT_ANNOTATOR
@@ -62,7 +63,7 @@ class Desk:
         """The data set; opened when first needed, because `play` may start without one."""
         with self._lock:
             if self._store is None:
-                self._store = DemoStore.open(self.root)
+                self._store = DemoStore(self.root, read_manifest(self.root), annotator=None)
             return self._store
 
     def refresh(self) -> None:
@@ -115,8 +116,10 @@ class Desk:
             return session
 
     def spend(self, annotator: str, episode: int, seconds: float) -> None:
-        """Add active seconds; they are written with the next change, or by `settle`."""
+        """Add active seconds; they are written with the next change, or by `settle`. A script's labels take none."""
         check_annotator(annotator)
+        if annotator == EXPERT_ANNOTATOR:
+            return
         with self._lock:
             key = annotator, episode
             self._waiting_seconds[key] = self._waiting_seconds.get(key, 0.0) + check_seconds(seconds)
