@@ -60,6 +60,21 @@ def test_only_whole_episodes_are_saved(player: Player) -> None:
     assert len(DemoStore.open(player.root)) == 0
 
 
+def test_an_episode_whose_time_could_not_be_noted_is_saved_once(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UserError("no room left on the disk")
+
+    play_like_the_expert(player)
+    monkeypatch.setattr("attentiontuner.studio.play.record_playing", full)
+    with pytest.raises(UserError, match="no room"):
+        player.save(1.0)
+    with pytest.raises(UserError, match="not over"):
+        player.save(1.0)
+    assert len(DemoStore.open(player.root)) == len(player.saved) == 1
+
+
 def test_undo_of_a_whole_episode(player: Player) -> None:
     first = player.state()
     play_like_the_expert(player)

@@ -125,9 +125,10 @@ class Player:
             if not self._episode.ended:
                 raise UserError("the episode is not over yet: only whole episodes are saved")
             (number,) = self._writer.append([self._episode.demonstration()])
-            record_playing(self.root, number, self.name, seconds)
+            # From here on the episode is in the data set: whatever fails below, it must not be saved again.
             self.saved.append(self._episode.seed)
             self._restart(self._coming()[0])
+            record_playing(self.root, number, self.name, seconds)
             return number
 
     def close(self) -> None:

@@ -165,8 +165,10 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
 
     @app.post("/api/play/save")
     def save(body: SaveBody) -> dict[str, Any]:
-        number = player.save(body.seconds)
-        desk.refresh()
+        try:
+            number = player.save(body.seconds)
+        finally:
+            desk.refresh()
         return {"episode": number, **player.state()}
 
 
