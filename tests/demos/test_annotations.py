@@ -240,6 +240,11 @@ def test_agreement_matches_one_to_one_and_as_many_as_can_be():
     assert (found.matched, found.precision, found.recall) == (1, pytest.approx(1 / 3), 1.0)
 
 
+def test_a_tolerance_wider_than_the_episode_costs_nothing():
+    found = agreement(as_pairs([(0, 5), (1, 9)], 20), as_pairs([(3, 7), (2, 18), (4, 19)], 20), tolerance=10_000)
+    assert (found.matched, len(found.only_first), len(found.only_second)) == (2, 0, 1)
+
+
 def test_agreement_of_empty_annotations():
     empty, one = as_pairs([], 20), as_pairs([(0, 1)], 20)
     assert agreement(empty, empty).f1 == agreement(empty, empty).precision == 1.0

@@ -45,7 +45,6 @@ def _matching(first: list[Pair], second: list[Pair], tolerance: int) -> dict[Pai
     holder = dict(partner)  # second -> first
     if tolerance == 0:
         return partner
-    reach = range(-tolerance, tolerance + 1)
     for root in first:
         if root in partner:
             continue
@@ -53,8 +52,7 @@ def _matching(first: list[Pair], second: list[Pair], tolerance: int) -> dict[Pai
         queue = deque([root])
         while queue:
             here = queue.popleft()
-            near = [(here[0] + dp, here[1] + dq) for dq in reach for dp in reach]
-            fresh = [pair for pair in near if pair in there and pair not in came_from]
+            fresh = [pair for pair in _near(here, second, there, tolerance) if pair not in came_from]
             came_from.update((pair, here) for pair in fresh)
             free = next((pair for pair in fresh if pair not in holder), None)
             if free is not None:
@@ -62,6 +60,15 @@ def _matching(first: list[Pair], second: list[Pair], tolerance: int) -> dict[Pai
                 break
             queue.extend(holder[pair] for pair in fresh)
     return partner
+
+
+def _near(here: Pair, second: list[Pair], there: set[Pair], tolerance: int) -> list[Pair]:
+    """The pairs of `second` (as a set: `there`) within reach of `here`, by the shorter way of finding them."""
+    reach = range(-tolerance, tolerance + 1)
+    if len(reach) ** 2 > len(second):
+        return [(p, q) for p, q in second if abs(p - here[0]) <= tolerance and abs(q - here[1]) <= tolerance]
+    near = ((here[0] + dp, here[1] + dq) for dq in reach for dp in reach)
+    return [pair for pair in near if pair in there]
 
 
 def _flip(
