@@ -108,13 +108,13 @@ class AppendixTree(nn.Module):
         return self.output(x[0, 0::2]), weights
 
 
-@pytest.mark.parametrize("heads", ["none", "1:1", "2:all", "all"])
+@pytest.mark.parametrize("heads", ["none", "1:1", "1:2", "1:2,2:4,2:1", "2:all", "all"])
 def test_packed_forward_equals_the_appendix_network(heads):
-    ours = small(GRID)
-    theirs = AppendixTree(32, 2, 2, 64).eval()
+    ours = small(GRID, heads=4)
+    theirs = AppendixTree(32, 4, 2, 64).eval()
     theirs.load_state_dict(ours.state_dict())  # same names, same shapes
     packed = packed_demos(GRID, [3, 7, 5], 4)
-    supervised = parse_heads(heads, 2, 2)
+    supervised = parse_heads(heads, 2, 4)
     rows = np.array([1, 0, 2])
     output = ours(DemoData(packed).batch(rows), supervised)
     assert set(output.log_attention) == set(supervised)

@@ -20,6 +20,11 @@ def test_float32_losses_are_those_of_the_cpu(tmp_path: Path) -> None:
             assert mine[name] == pytest.approx(same[name], rel=2e-3), name
 
 
+def test_a_supervised_head_between_others_is_recorded(tmp_path: Path) -> None:
+    config = toy_config(epochs=4, heads="1:2", model={"d_model": 24, "heads": 3})
+    assert train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cuda").finished
+
+
 @pytest.mark.parametrize("limit", [None, 5000])
 def test_stopped_in_bfloat16_it_goes_on(tmp_path: Path, limit: int | None) -> None:
     store = toy_store(tmp_path / "data")

@@ -149,8 +149,13 @@ class SelfAttention(nn.Module):
         mixed: list[Tensor] = [tokens] * self.heads
         if fused:
             neighbours = fused[-1] - fused[0] + 1 == len(fused)
-            chosen = slice(fused[0], fused[-1] + 1) if neighbours else fused
-            for head, out in zip(fused, layout.fused_attention(projected[:, :, chosen]).unbind(1), strict=True):
+            # Not `projected[:, :, fused]`: a list would be copied to the device, which no CUDA graph can record.
+            chosen = (
+                projected[:, :, fused[0] : fused[-1] + 1]
+                if neighbours
+                else torch.stack([projected[:, :, head] for head in fused], 2)
+            )
+            for head, out in zip(fused, layout.fused_attention(chosen).unbind(1), strict=True):
                 mixed[head] = out
         logs = {}
         for head in watched:
