@@ -171,7 +171,7 @@ class Session:
             return {}
         config = self.config
         assert config.precision != "auto"
-        found = held_out_metrics(self.model, self.test, (), 0.0, config.batch_size, config.precision)
+        found = held_out_metrics(self.model, self.test, config.batch_size, config.precision)
         return {"test_accuracy": found["accuracy"], "test_imitation_loss": found["imitation_loss"]}
 
     def _evaluate(self, evaluate: Evaluate | None) -> dict[str, float]:

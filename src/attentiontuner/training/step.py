@@ -179,34 +179,19 @@ def sum_over_processes(tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def held_out_metrics(
-    model: nn.Module,
-    data: DemoData,
-    heads: Sequence[Head],
-    memory_weight: float,
-    batch_size: int,
-    precision: Precision = "float32",
+    model: nn.Module, data: DemoData, batch_size: int, precision: Precision = "float32"
 ) -> dict[str, float]:
-    """Losses and action accuracy over all of `data`, without dropout and without gradients."""
+    """Imitation loss and action accuracy over all of `data`, without dropout and without gradients."""
     training = model.training
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
-    sums = torch.zeros(4, dtype=torch.float64, device=data.device)
-    entries = 0.0
+    sums = torch.zeros(3, dtype=torch.float64, device=data.device)
     if data.device.type == "cuda":
         batch_size = max(batch_size, 256)  # without gradients there is room, and launching costs more than computing
     for start in range(0, len(data), batch_size):
         batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
-        output = reading(batch, heads)
-        terms = loss_terms(output, batch, memory_weight)
-        sums += torch.stack(
-            [
-                terms.imitation.double() * batch.totals[0],
-                terms.memory.double() * batch.totals[1],
-                terms.correct.double(),
-                terms.steps.double(),
-            ]
-        )
-        entries += float(batch.totals[1])
+        terms = loss_terms(reading(batch), batch, memory_weight=0.0)
+        sums += torch.stack([terms.imitation.double() * batch.totals[0], terms.correct.double(), terms.steps.double()])
     model.train(training)
-    imitation, memory, correct, steps = sums.tolist()
-    return {"imitation_loss": imitation / steps, "memory_loss": memory / entries, "accuracy": correct / steps}
+    imitation, correct, steps = sums.tolist()
+    return {"imitation_loss": imitation / steps, "accuracy": correct / steps}
