@@ -34,7 +34,7 @@ def test_annotate_refuses_what_it_cannot_serve(toy: Path, tmp_path: Path, capsys
 def test_play_refuses_what_it_cannot_serve(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "played"
     assert "unknown task" in refusal(["play", "chess", "--out", out], capsys)
-    assert "name=value" in refusal(["play", "hallway", "--out", out, "--setting", "length"], capsys)
+    assert "name=value" in refusal(["play", "hallway", "--out", out, "--set", "length"], capsys)
     assert "steps a second" in refusal(["play", "hallway", "--out", out, "--realtime", "0"], capsys)
     assert "out of range" in refusal(["play", "hallway", "--out", out, "--seeds", "-1"], capsys)
     assert "settings" in refusal(["play", "hallway", "--out", toy], capsys)

@@ -73,7 +73,7 @@ def test_play_annotate_and_train(
     data, task = tmp_path / "played", get_task(name, settings)
     if task.needs is not None:
         pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
-    options = [word for key, value in settings.items() for word in ("--setting", f"{key}={value}")]
+    options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
     with studio("play", name, "--out", data, "--player", "ada", *options) as running:
         page = open_page(context, running.url, "[data-key]")
@@ -100,7 +100,6 @@ def test_play_annotate_and_train(
 
 
 def train_on(name: str, data: Path, run: Path) -> None:
-    pytest.importorskip("attentiontuner.training", reason="training is not there yet")
     words = ["train", name, "--data", str(data), "--out", str(run), "--annotator", "ada", "--epochs", "1"]
     assert main([*words, *TINY_NETWORK, "--test-fraction", "0", "--device", "cpu"]) == 0
     assert (run / "model.safetensors").is_file()
@@ -115,7 +114,7 @@ def suggest_from(run: Path, data: Path) -> None:
 
 def test_seeds_and_keys_on_screen(browser: Browser, tmp_path: Path) -> None:
     context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
-    words = ("--setting", "length=3", "--seeds", "11", "12")
+    words = ("--set", "length=3", "--seeds", "11", "12")
     with studio("play", "hallway", "--out", tmp_path / "played", *words) as running:
         page = open_page(context, running.url, "[data-key]")
         assert page.locator("#subtitle").text_content() == "seed 11"
@@ -134,7 +133,7 @@ def test_seeds_and_keys_on_screen(browser: Browser, tmp_path: Path) -> None:
 
 def test_in_real_time_a_held_key_goes_on(browser: Browser, tmp_path: Path) -> None:
     context = browser.new_context(viewport=SMALL)  # type: ignore[arg-type]
-    words = ("--setting", "length=6", "--realtime", "20")
+    words = ("--set", "length=6", "--realtime", "20")
     with studio("play", "hallway", "--out", tmp_path / "played", *words) as running:
         page = open_page(context, running.url, "[data-key]")
         page.keyboard.down("ArrowLeft")

@@ -1,6 +1,7 @@
 """`attentiontuner play`."""
 
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -10,7 +11,7 @@ from attentiontuner.cli.studio_options import require_studio
 def play(
     task: tyro.conf.Positional[str],
     out: Path,
-    setting: tuple[str, ...] = (),
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
     player: str = "human",
     seed: int = 0,
     seeds: tuple[int, ...] = (),
@@ -26,7 +27,7 @@ def play(
     Args:
         task: name of the task, see `attentiontuner tasks`.
         out: data set folder; made if it is not there, continued if it is.
-        setting: environment settings as name=value, such as length=6.
+        settings: environment settings as name=value, such as length=6.
         player: name under which the playing time is recorded; also the annotator the page starts with.
         seed: data set seed; its environment seeds are played in order.
         seeds: environment seeds to play instead.
@@ -36,6 +37,7 @@ def play(
         browser: `--no-browser` only prints the address.
     """
     require_studio()
+    from attentiontuner.cli.collect import parse_settings
     from attentiontuner.errors import UserError
     from attentiontuner.studio.desk import Desk, check_annotator
     from attentiontuner.studio.play import Player
@@ -45,26 +47,9 @@ def play(
     check_annotator(player)
     if realtime is not None and not 0.1 <= realtime <= 60:
         raise UserError(f"--realtime {realtime}: give 0.1 to 60 steps a second")
-    person = Player(out, get_task(task, _settings(setting)), player, seed, seeds)
+    person = Player(out, get_task(task, parse_settings(settings)), player, seed, seeds)
     app = create_app(Desk(out), annotator=player, player=person, steps_per_second=realtime)
     try:
         serve(app, host=host, port=port, open_browser=browser)
     finally:
         person.close()
-
-
-def _settings(words: tuple[str, ...]) -> dict[str, object]:
-    import json
-
-    from attentiontuner.errors import UserError
-
-    settings: dict[str, object] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise UserError(f"--setting {word}: write it as name=value, such as length=6")
-        try:
-            settings[name] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[name] = value
-    return settings
