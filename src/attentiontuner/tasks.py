@@ -74,10 +74,6 @@ class Task:
         """The same task with some environment settings replaced; unknown ones are refused by the environment."""
         return replace(self, settings={**self.settings, **settings})
 
-    def training_epochs(self, method: str) -> int:
-        """Epochs the task's owner trains `method` for."""
-        return self.epochs.get(method, PAPER_EPOCHS)
-
     def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """A fresh environment: observations as in `observation`, `Discrete` actions."""
         if self.needs is not None:

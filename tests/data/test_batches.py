@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData, epoch_batches, ranges
+from attentiontuner.data.batches import DemoData, epoch_batches
 from attentiontuner.data.tokens import expert_matrix, head_of
 from attentiontuner.losses import loss_terms
 from attentiontuner.models import Head
@@ -105,8 +105,3 @@ def test_epoch_batches_are_a_shuffle_fixed_by_seed_and_epoch():
     np.testing.assert_array_equal(np.concatenate(batches), again)
     assert not np.array_equal(again, np.concatenate(epoch_batches(10, 4, seed=3, epoch=3)))
     assert not np.array_equal(again, np.concatenate(epoch_batches(10, 4, seed=4, epoch=2)))
-
-
-def test_ranges():
-    assert ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
-    assert ranges(np.array([], int), np.array([], int)).tolist() == []

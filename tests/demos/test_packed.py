@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from attentiontuner.demos import DemoStore
+from attentiontuner.demos.packed import spans
 from attentiontuner.demos.shards import FrameTable
 from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
@@ -52,3 +53,8 @@ def test_frames_that_share_a_hash_stay_apart(hash_bytes, kind):
     every = np.concatenate(seen)
     np.testing.assert_array_equal(table.frames[np.concatenate(rows)], every)
     assert len(table.frames) == len(np.unique(every.reshape(len(every), -1), axis=0))
+
+
+def test_spans():
+    assert spans(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
+    assert spans(np.array([], int), np.array([], int)).tolist() == []

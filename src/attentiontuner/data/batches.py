@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentiontuner.data.tokens import TOKENS_PER_STEP, head_of, observation_token
-from attentiontuner.demos.packed import PackedDemos
+from attentiontuner.demos.packed import PackedDemos, spans
 
 Integers = NDArray[np.int64]
 
@@ -156,7 +156,7 @@ class DemoData:
         if attend_self:
             annotated_rows = np.flatnonzero(self.annotated)
             own = np.repeat(annotated_rows, self.lengths[annotated_rows])
-            present = ranges(np.zeros(len(annotated_rows), np.int64), self.lengths[annotated_rows])
+            present = spans(np.zeros(len(annotated_rows), np.int64), self.lengths[annotated_rows])
             episode, p, q = np.append(episode, own), np.append(p, present), np.append(q, present)
             multiplicity = np.append(multiplicity, np.ones_like(own))
         column, row = observation_token(p), observation_token(q)
@@ -181,7 +181,7 @@ class DemoData:
 
     def _distinct(self, rows: Integers) -> tuple[Integers, Integers]:
         """The distinct observations of these episodes, and which of them each step saw."""
-        distinct, frame = np.unique(self._seen[ranges(self.starts[rows], self.lengths[rows])], return_inverse=True)
+        distinct, frame = np.unique(self._seen[spans(self.starts[rows], self.lengths[rows])], return_inverse=True)
         return distinct, frame.astype(np.int64)
 
     def numbers(self, rows: Integers, share: slice = slice(None), *, rounded: bool = False) -> tuple[Integers, Sizes]:
@@ -252,12 +252,6 @@ def epoch_batches(episodes: int, batch_size: int, seed: int, epoch: int) -> list
     """The batches of an epoch: a fresh shuffle of all episodes, cut every `batch_size`. A pure function."""
     order = np.random.default_rng([seed, epoch]).permutation(episodes)
     return [order[start : start + batch_size] for start in range(0, episodes, batch_size)]
-
-
-def ranges(starts: Integers, counts: Integers) -> Integers:
-    """`[start, start + 1, …]` of each start for its count, one after another."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
 def spread(counts: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,11 +17,6 @@ def observation_token(step: Any) -> Any:
     return TOKENS_PER_STEP * step
 
 
-def action_token(step: Any) -> Any:
-    """Token of the action at `step`."""
-    return TOKENS_PER_STEP * step + 1
-
-
 def head_of(recalled: NDArray[np.int64], recalling: NDArray[np.int64], heads: int) -> NDArray[np.int64]:
     """Which of `heads` supervised heads a one of E belongs to when each row's pairs are split over the heads.
 

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -85,10 +86,10 @@ def shard_name(index: int) -> str:
     return f"{index:05d}.safetensors.zst"
 
 
-def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a data set."""
+def installed_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Versions of Python and of those of `packages` that are installed; by default the ones that shape a data set."""
     found = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -68,8 +68,8 @@ def pack(
         shard = read(entry)
         rows = np.flatnonzero(shard_of == number)
         local = chosen[rows] - entry.first
-        source = _spans(shard.starts[local], lengths[rows])
-        target = _spans(starts[rows], lengths[rows])
+        source = spans(shard.starts[local], lengths[rows])
+        target = spans(starts[rows], lengths[rows])
         used, inverse = np.unique(shard.frame_index[source], return_inverse=True)
         frames = shard.frames if len(used) == len(shard.frames) else shard.frames[used]
         frame_index[target] = table.add(frames)[inverse]
@@ -96,7 +96,7 @@ def pack(
     )
 
 
-def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The numbers start, start + 1, …, start + length - 1 of each span, one after the other."""
     offsets = np.cumsum(lengths) - lengths
     return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))

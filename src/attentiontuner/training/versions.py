@@ -1,23 +1,17 @@
 """With what a run was made: versions and the git revision of the source, for its `config.json`."""
 
 import os
-import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from attentiontuner.demos.manifest import installed_versions
 
 PACKAGES = ("attentiontuner", "torch", "numpy", "safetensors", "gymnasium", "minigrid")
 
 
 def software() -> dict[str, str]:
     """Name → version of Python and the packages a result depends on, and `git` where the source is a checkout."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    revision = git_revision()
+    found, revision = installed_versions(PACKAGES), git_revision()
     return {**found, "git": revision} if revision else found
 
 
