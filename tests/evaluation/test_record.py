@@ -1,6 +1,7 @@
 """Evaluations on disk: traceable, resumable, the same whatever the workers."""
 
 import json
+import shutil
 
 import pytest
 
@@ -80,6 +81,9 @@ def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path):
     assert [line["seed"] for line in lines(tmp_path)] == [result.seed for result in results]
     assert results[0].seed == EVALUATION_START + 3_000_000
     assert len(lines(tmp_path / "earlier" / "2")) == 5
+    shutil.rmtree(tmp_path / "earlier" / "1")  # what people tidy away leaves the others where they are
+    evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, seed=4, of={"weights": "new"})
+    assert len(lines(tmp_path / "earlier" / "3")) == 5
 
 
 def test_settings_the_environment_does_not_take_touch_nothing(tmp_path):

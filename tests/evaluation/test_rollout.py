@@ -1,5 +1,7 @@
 """Rollouts: every seed once, the same result whatever the batch and workers, and honest failures."""
 
+from multiprocessing import active_children
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,19 @@ def test_a_killed_worker_is_named(episode):
     with pytest.raises(UserError, match=line):
         rollout(CuePolicy(), task, SEEDS, batch=6, workers=1, on_result=finished.append)
     assert len(finished) >= 5
+
+
+def test_a_worker_killed_when_its_rows_are_over_is_told_too():
+    lengths = [result.length for result in rollout(CuePolicy(), recall_task(), SEEDS, workers=0)]
+    short, long = int(np.argmin(lengths)), int(np.argmax(lengths))
+
+    def kill_its_worker(result):
+        worker = sorted(active_children(), key=lambda child: child.pid)[result.episode]
+        worker.kill()
+        worker.join()
+
+    with pytest.raises(UserError, match=r"^after 1 of 2 episodes: worker process 0 died \(killed by SIGKILL\)"):
+        rollout(CuePolicy(), recall_task(), [SEEDS[short], SEEDS[long]], batch=2, workers=2, on_result=kill_its_worker)
 
 
 def test_an_action_that_does_not_exist_is_named():

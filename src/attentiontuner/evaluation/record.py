@@ -139,7 +139,7 @@ def _finished_before(out: Path, what: Mapping[str, Any]) -> dict[int, EpisodeRes
 
 def _set_aside(out: Path) -> None:
     """Move another evaluation's files into the next free folder of `out/earlier`."""
-    number = 1 + sum(1 for _ in (out / "earlier").glob("*"))
+    number = 1 + max((int(path.name) for path in (out / "earlier").glob("*") if path.name.isdecimal()), default=0)
     folder = out / "earlier" / str(number)
     folder.mkdir(parents=True)
     for name in (EPISODES_FILE, SUMMARY_FILE):

@@ -157,8 +157,10 @@ class _Play:
                 raise UserError(f"episode {self.episodes[0]} (seed {self.seeds[0]}) cannot begin: {error}") from error
 
     def name_of(self, row: int) -> str:
-        """The episode a row plays, for messages."""
-        index = self._playing[row]
+        """The episode a row plays, for messages; a worker can die when its last row has nothing to play any more."""
+        index = self._playing.get(row)
+        if index is None:
+            return f"after {len(self.results)} of {len(self.seeds)} episodes"
         return f"episode {self.episodes[index]} (seed {self.seeds[index]})"
 
     def run(self, environments: Environments, policies: Sequence[Any], alone: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -222,7 +222,7 @@ class Environments:
         self._answered -= {(number, group) for number in range(self.workers)}
         self._rounds += 1
 
-    def _lost(self, number: int) -> None:
+    def _lost(self, number: int) -> NoReturn:
         process = self._processes[number]
         process.join(timeout=5)
         code = process.exitcode
