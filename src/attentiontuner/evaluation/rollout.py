@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from attentiontuner.cores import usable_cores
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.workers import (
     GOING_ON,
@@ -22,7 +23,6 @@ from attentiontuner.evaluation.workers import (
     Environments,
     PlaysAlone,
     RowError,
-    usable_cores,
 )
 from attentiontuner.tasks import Task
 

@@ -6,7 +6,6 @@ round ("step your rows of group g" / "done"). The parent writes commands, the wo
 
 import json
 import multiprocessing as mp
-import os
 import pickle
 import signal
 from collections.abc import Callable
@@ -280,8 +279,3 @@ def _worker(
             pipe.send_bytes(message + answer)
         except OSError:
             return
-
-
-def usable_cores() -> int:
-    """CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -20,6 +20,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from attentiontuner.cores import usable_cores
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray, as_pairs
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
 from attentiontuner.demos.manifest import LOCK, SHARDS, Manifest, ShardEntry
@@ -179,7 +180,7 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _collect_missing(writer: DemoWriter, task: Task, missing: list[int], workers: int | None) -> Iterator[ShardEntry]:
-    processes = min(len(missing), workers or os.cpu_count() or 1)
+    processes = min(len(missing), workers or usable_cores())
     if processes <= 1:
         for index in missing:
             yield collect_shard(writer.path, writer.manifest, task, index)
