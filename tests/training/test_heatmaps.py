@@ -7,9 +7,11 @@ import torch
 from safetensors.numpy import load
 
 from attentiontuner.data.tokens import expert_matrix
+from attentiontuner.demos import Annotation, as_pairs, write_annotation
 from attentiontuner.models import build_model
 from attentiontuner.training.heatmaps import all_attention, write_heatmaps
 from attentiontuner.training.source import on_device
+from attentiontuner.training.trainer import train
 from tests.training.toys import toy_config, toy_store
 
 
@@ -30,3 +32,13 @@ def test_every_head_and_the_experts_matrix(tmp_path: Path) -> None:
     assert np.abs(weights.sum(-1) - 1).max() < 1e-5
     assert not np.triu(weights, 1).any()
     assert np.abs(arrays["attention"] / 255 - weights).max() <= 0.5 / 255 + 1e-6
+
+
+def test_the_matrix_beside_the_heads_is_that_of_the_runs_annotator(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    for episode, length in enumerate(store.lengths):
+        write_annotation(store.path, "ada", episode, Annotation(as_pairs([(1, 2)], int(length))))
+    run = train(toy_config(epochs=1, heatmap_epochs=(1,), annotator="ada"), store, tmp_path / "run", device="cpu").run
+    arrays = load((run / "heatmaps" / "00001.safetensors").read_bytes())
+    steps = len(arrays["expert"]) // 2
+    assert np.array_equal(arrays["expert"] / 255, expert_matrix(np.array([[1, 2]]), steps))

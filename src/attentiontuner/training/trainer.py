@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from attentiontuner.data.batches import DemoData
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.files import locked, make_folder
@@ -88,7 +89,7 @@ def train(
         state = load_state(out)
         if state is not None and state.epoch == config.epochs:
             return TrainResult(out, read_metrics(out), float(state.numbers["seconds"]), True, True)
-        test = on_device(test_store.read_packed(test_episodes), config, place) if len(test_episodes) else None
+        test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
         session = Session(config, out, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
         finished = session.go(evaluate, deadline, tensorboard)
@@ -106,6 +107,12 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
         raise UserError(f"{option} {data.path}: its observations or actions are not those of the model")
     if len(data) == 0:
         raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
+
+
+def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
+    """The test demonstrations, with the pairs of the annotator the run learns from where they have them."""
+    annotator = config.annotator if config.annotator in store.annotators() else None
+    return on_device(DemoStore.open(store.path, annotator).read_packed(episodes), config, device)
 
 
 def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
