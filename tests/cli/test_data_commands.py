@@ -1,5 +1,6 @@
 """`collect`, `inspect`, `tasks` and `doctor` as people run them."""
 
+import errno
 import json
 import resource
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attentiontuner.cli import main
 from attentiontuner.cli.collect import parse_settings
 from attentiontuner.cli.doctor import core_packages
 from attentiontuner.errors import UserError
@@ -207,3 +209,12 @@ def test_no_room_on_the_disk(data, tmp_path):
     for path in data.rglob("*.*"):
         if path.is_file():
             assert (root / path.relative_to(data)).read_bytes() == path.read_bytes(), path
+
+
+def test_a_full_disk_anywhere_is_one_line(monkeypatch, capsys):
+    def full(verb, words):
+        raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
+
+    monkeypatch.setattr("attentiontuner.cli.run", full)
+    assert main(["train"]) == 2
+    assert capsys.readouterr().err.startswith("attentiontuner: no room left on the disk:")

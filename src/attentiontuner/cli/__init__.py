@@ -1,5 +1,6 @@
 """The command line: one thin function per verb, each in a file of its own name, imported only when called."""
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"attentiontuner: no room left on the disk: {error}; what was saved is kept", file=sys.stderr)
+        return 2
 
 
 def run(verb: str, words: Sequence[str]) -> int:
