@@ -14,6 +14,8 @@ _HOMES = {
     "MemoryPair": "attentiontuner.demos",
     "DemoStore": "attentiontuner.demos",
     "DemoWriter": "attentiontuner.demos",
+    "to_minari": "attentiontuner.demos.minari",
+    "from_minari": "attentiontuner.demos.minari",
     # tasks and experts
     "ObservationSpec": "attentiontuner.observations",
     "Task": "attentiontuner.tasks",
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from attentiontuner.demos import DemoStore as DemoStore
     from attentiontuner.demos import DemoWriter as DemoWriter
     from attentiontuner.demos import MemoryPair as MemoryPair
+    from attentiontuner.demos.minari import from_minari as from_minari
+    from attentiontuner.demos.minari import to_minari as to_minari
     from attentiontuner.errors import UserError as UserError
     from attentiontuner.evaluation.policy import load_policy as load_policy
     from attentiontuner.evaluation.rollout import rollout as rollout
