@@ -81,7 +81,7 @@ def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spr
         if chosen:
             _draw_curves(above, chosen, "imitation_loss", method, spread)
             _draw_curves(below, chosen, "test_accuracy", method, spread)
-            counts.append(f"{METHODS[method].split()[0]} {len(chosen)}")
+            counts.append(f"{METHODS[method]} {len(chosen)}")
     above.set_title(f"{get_task(task).title}\n", fontsize=11)
     above.text(0.5, 1.03, "seeds: " + ", ".join(counts), transform=above.transAxes, ha="center", fontsize=7.5)
     above.set_yscale("log")

@@ -166,6 +166,10 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
 
 def _curves(section: Section, records: Sequence[Record], name: str) -> None:
     above = "training loss above, test accuracy of actions below"
+    if all(record.cell.seed == records[0].cell.seed for record in records):
+        one = learning_curves(records, paper.TASK_ORDER, "median")
+        section.add(name, one, f"Learning curves of one seed: {above}.")
+        return
     median, mean = (learning_curves(records, paper.TASK_ORDER, spread) for spread in ("median", "mean"))
     section.add(f"{name}-median", median, f"Median learning curves with interquartile range: {above}.")
     section.add(f"{name}-mean", mean, f"Mean learning curves with 90 % intervals: {above}.")
