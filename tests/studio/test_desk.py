@@ -1,6 +1,7 @@
 """Saving: every change at once, nothing overwritten, nothing claimed that nobody said."""
 
 import sys
+import threading
 from pathlib import Path
 from subprocess import run
 
@@ -9,10 +10,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from attentiontuner.demos.annotations import read_annotation, read_annotations, write_annotation
+from attentiontuner.demos.manifest import LOCK
 from attentiontuner.errors import UserError
+from attentiontuner.files import locked
 from attentiontuner.studio import session as edits
 from attentiontuner.studio.desk import Desk, Outdated
-from attentiontuner.studio.remarks import Remark, read_remarks
+from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.session import ODD_LINE_ENDS, Edit, Session
 
 
@@ -74,6 +77,17 @@ def test_any_note_comes_back(toy: Path, text: str) -> None:
     change(Desk(toy), 0, edits.note(text))
     assert Desk(toy).open("ada", 0)[0].state.note == text.translate(ODD_LINE_ENDS)
     assert list(read_annotations(toy, "ada")) == [0]
+
+
+def test_a_remark_waits_for_another_studio_that_is_writing(toy: Path) -> None:
+    writer = threading.Thread(target=write_remark, args=(toy, "ada", 0, Remark("mine", False)))
+    with locked(toy / LOCK):
+        writer.start()
+        writer.join(0.3)
+        assert writer.is_alive()
+        assert read_remarks(toy, "ada") == {}
+    writer.join(10)
+    assert read_remarks(toy, "ada") == {0: Remark("mine", False)}
 
 
 def test_origins_are_saved(toy: Path) -> None:

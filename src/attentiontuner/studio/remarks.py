@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attentiontuner import files
+from attentiontuner.demos.manifest import LOCK
 from attentiontuner.errors import UserError
 
 
@@ -34,13 +35,14 @@ def read_remarks(root: Path, annotator: str) -> dict[int, Remark]:
 
 def write_remark(root: Path, annotator: str, episode: int, remark: Remark) -> None:
     """Replace one remark; an empty one leaves the file. Nothing is written where nothing changes."""
-    remarks = read_remarks(root, annotator)
-    if remarks.get(episode, Remark()) == remark:
-        return
-    remarks.pop(episode, None)
-    if remark != Remark():
-        remarks[episode] = remark
-    files.write_json(_file(root, annotator), {str(key): value._asdict() for key, value in sorted(remarks.items())})
+    with files.locked(root / LOCK):  # another studio may be writing beside the same remarks
+        remarks = read_remarks(root, annotator)
+        if remarks.get(episode, Remark()) == remark:
+            return
+        remarks.pop(episode, None)
+        if remark != Remark():
+            remarks[episode] = remark
+        files.write_json(_file(root, annotator), {str(key): value._asdict() for key, value in sorted(remarks.items())})
 
 
 def _file(root: Path, annotator: str) -> Path:
