@@ -139,10 +139,11 @@ class ModelPolicy:
         self._observations.copy_(self._observations_here, non_blocking=True)
         self._actions.copy_(self._actions_here, non_blocking=True)
         if self.device.type == "cuda":
-            if self._graph is None:
-                self._capture()
-            assert self._graph is not None
-            self._graph.replay()
+            with torch.cuda.device(self.device):  # graphs are recorded and replayed on the current device
+                if self._graph is None:
+                    self._capture()
+                assert self._graph is not None
+                self._graph.replay()
         else:
             self._think()
         self.weights = {head: weight.cpu().numpy() for head, weight in self._weights.items()}
