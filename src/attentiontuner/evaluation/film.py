@@ -16,7 +16,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.policy import ModelPolicy, recall_heads
-from attentiontuner.evaluation.recall import Recalled, record_recall
+from attentiontuner.evaluation.recall import RecordedEpisode, record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.files import write_bytes
 from attentiontuner.models.heads import Head
@@ -78,7 +78,7 @@ def _choose(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]
     return [*in_turn, *solved[shared:], *failed[shared:]][:count]
 
 
-def save_film(recalled: Recalled, path: Path, supervised: bool = True, counts: bool = False) -> None:
+def save_film(recalled: RecordedEpisode, path: Path, supervised: bool = True, counts: bool = False) -> None:
     """Write the film of one episode. `counts`: weights say how many things are recalled, and need not add up to 1."""
     steps = _steps_shown(recalled)
     stage = _Stage(recalled, supervised, counts)
@@ -93,7 +93,7 @@ def save_film(recalled: Recalled, path: Path, supervised: bool = True, counts: b
     write_bytes(path, buffer.getvalue())
 
 
-def _steps_shown(recalled: Recalled) -> list[int]:
+def _steps_shown(recalled: RecordedEpisode) -> list[int]:
     """Every step; of a long episode all that recall something, and as many others as there is room for."""
     length = len(recalled)
     if length <= MOST_FRAMES:
@@ -106,13 +106,13 @@ def _steps_shown(recalled: Recalled) -> list[int]:
     return sorted({0, *special, *others, length - 1})
 
 
-def _recalls(recalled: Recalled, step: int) -> bool:
+def _recalls(recalled: RecordedEpisode, step: int) -> bool:
     """Whether the expert recalls something here that it did not recall a step before."""
     before = recalled.expert_recalls(step - 1) if step else []
     return bool(set(recalled.expert_recalls(step)) - set(before))
 
 
-def _duration(recalled: Recalled, step: int) -> int:
+def _duration(recalled: RecordedEpisode, step: int) -> int:
     if step in (0, len(recalled) - 1):
         return STILL
     return SLOW if _recalls(recalled, step) else QUICK
@@ -144,7 +144,7 @@ def _font(size: int, bold: bool = False) -> Any:
 class _Stage:
     """Draws one step after the other on the same layout."""
 
-    def __init__(self, recalled: Recalled, supervised: bool, counts: bool = False) -> None:
+    def __init__(self, recalled: RecordedEpisode, supervised: bool, counts: bool = False) -> None:
         self.recalled, self.supervised, self.counts = recalled, supervised, counts
         self.heads: tuple[Head, ...] = tuple(recalled.weights)
         rows = len(self.heads) + 1

@@ -16,7 +16,7 @@ ATTENDED = 0.1
 
 
 @dataclass(frozen=True)
-class Recalled:
+class RecordedEpisode:
     """An episode of T steps as a policy played it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Recalled:
         return max((float(weights[step, past]) for weights in self.weights.values()), default=0.0)
 
 
-def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> Recalled:
+def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> RecordedEpisode:
     """Play one episode with `policy` (its `watch` heads are recorded), asking the expert what it recalls on the way."""
     env = task.make_env()
     observation, _ = env.reset(seed=seed)
@@ -92,7 +92,7 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
         success = ended and task.solved(float(reward), bool(terminated), info)
     env.close()
     length = len(actions)
-    return Recalled(
+    return RecordedEpisode(
         task,
         np.stack(observations),
         np.array(actions, np.int64),
