@@ -1,5 +1,7 @@
 """The streaming policy equals the full forward pass, and fits only its own task."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -128,7 +130,12 @@ def trained(monkeypatch):
     monkeypatch.setattr("attentiontuner.tasks._TASKS", {"toy-recall": recall_task()})
     model = toy_model()
     config = paper_config(recall_task(), model={"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
-    monkeypatch.setattr(policy_module, "load_model", lambda run, best=False: (model, config))
+
+    def load(run, best=False):
+        assert isinstance(run, Path)  # callers may give text, the loader takes a path
+        return model, config
+
+    monkeypatch.setattr(policy_module, "load_model", load)
     return model
 
 

@@ -73,7 +73,10 @@ def test_more_episodes_later_and_fewer_again(tmp_path):
 
 def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path):
     _, old = evaluate(CuePolicy(), TASK, 10, tmp_path, workers=0, of={"weights": "old"})
+    (tmp_path / "episode-0002-failed.gif").write_bytes(b"film of the old weights")
     evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, of={"weights": "new"})
+    assert not list(tmp_path.glob("*.gif"))
+    assert (tmp_path / "earlier" / "1" / "episode-0002-failed.gif").exists()
     assert len(lines(tmp_path)) == 5
     assert len(lines(tmp_path / "earlier" / "1")) == 10
     assert json.loads((tmp_path / "earlier" / "1" / "summary.json").read_text()) == old

@@ -140,6 +140,9 @@ def test_load_model_gives_the_newest_or_the_best_weights(tmp_path: Path) -> None
     assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in best.state_dict().items())
     with pytest.raises(UserError, match="does not exist"):
         load_model(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"empty is not a run: it has no config\.json"):
+        load_model(tmp_path / "empty")
     save_state(tmp_path, State(2, 0, {"other": torch.zeros(1)}, {}, {}), 1)
     with pytest.raises(UserError, match="do not fit"):
         load_model(tmp_path)

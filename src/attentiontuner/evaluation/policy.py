@@ -213,14 +213,14 @@ def recall_heads(config: Any) -> tuple[Head, ...]:
 
 
 def recalled_steps(
-    run: Path, demonstration: Demonstration, threshold: float = 0.1, best: bool = False
+    run: Path | str, demonstration: Demonstration, threshold: float = 0.1, best: bool = False
 ) -> list[tuple[int, int, float]]:
     """What a trained model recalls along a demonstration: (p, q, weight) in order of (q, p), p < q.
 
     At each step q of the demonstration, the earlier steps p on whose observation a supervised head puts at least the
     weight `threshold`; with several heads the largest weight counts. The demonstration's actions are taken as they are.
     """
-    model, config = load_model(run, best=best)
+    model, config = load_model(Path(run), best=best)
     policy = ModelPolicy(model.to(choose_device()), len(demonstration), watch=recall_heads(config))
     if model.config.observation.shape != demonstration.observations.shape[1:]:  # type: ignore[union-attr]
         raise UserError(

@@ -138,9 +138,9 @@ def _finished_before(out: Path, what: Mapping[str, Any]) -> dict[int, EpisodeRes
 
 
 def _set_aside(out: Path) -> None:
-    """Move another evaluation's files into the next free folder of `out/earlier`."""
+    """Move another evaluation's files, films included, into the next free folder of `out/earlier`."""
     number = 1 + max((int(path.name) for path in (out / "earlier").glob("*") if path.name.isdecimal()), default=0)
     folder = out / "earlier" / str(number)
     folder.mkdir(parents=True)
-    for name in (EPISODES_FILE, SUMMARY_FILE):
-        (out / name).rename(folder / name)
+    for path in (out / EPISODES_FILE, out / SUMMARY_FILE, *out.glob("episode-*.gif")):
+        path.rename(folder / path.name)

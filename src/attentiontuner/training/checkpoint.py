@@ -139,6 +139,8 @@ def read_config(run: Path) -> TrainConfig:
     """The configuration of a run."""
     if not run.is_dir():
         raise UserError(f"{run} does not exist: give the folder of a run, made with `attentiontuner train`")
+    if not (run / CONFIG_FILE).exists():
+        raise UserError(f"{run} is not a run: it has no {CONFIG_FILE}; give a folder made with `attentiontuner train`")
     return TrainConfig.from_json(_read_config(run)["train"])
 
 
