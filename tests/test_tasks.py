@@ -34,7 +34,7 @@ def test_settings_are_replaced_and_the_horizon_follows():
 
 
 def test_unknown_names_and_settings_are_refused_in_words():
-    with pytest.raises(UserError, match="unknown task 'halway': the tasks are hallway"):
+    with pytest.raises(UserError, match="unknown task 'halway': the tasks are hallway.*--import FILE"):
         get_task("halway")
     with pytest.raises(UserError, match="does not take these settings.*width"):
         get_task("toy", {"width": 1}).make_env()

@@ -140,7 +140,8 @@ def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
     tasks = all_tasks()
     if name not in tasks:
         raise UserError(
-            f"unknown task {name!r}: the tasks are {', '.join(tasks)}; `attentiontuner tasks` describes them"
+            f"unknown task {name!r}: the tasks are {', '.join(tasks)}; `attentiontuner tasks` describes them; "
+            "for a task of your own write `attentiontuner --import FILE ...`"
         )
     return tasks[name].with_settings(settings or {})
 

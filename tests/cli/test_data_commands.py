@@ -149,6 +149,8 @@ def test_settings_the_environment_refuses(tmp_path):
 
 def test_missing_folder_and_foreign_folder(tmp_path):
     assert_refused(run("inspect", tmp_path / "none"), "none does not exist")
+    (tmp_path / "file").touch()
+    assert_refused(run("inspect", tmp_path / "file"), "file is not a folder")
     assert_refused(run("inspect", tmp_path), "is not a data set: it has no manifest.json")
     (tmp_path / "file").write_text("")
     assert_refused(run(*TOY, "collect", "toy", "--out", tmp_path / "file" / "d"), "cannot make the folder")

@@ -114,7 +114,7 @@ def test_memory_of_the_present_is_refused(tmp_path):
     [
         ({"expert": None}, {}, "has no scripted expert"),
         ({"settings": {"width": 3, "length": 5}}, {}, "does not take these settings"),
-        ({"horizon": 3}, {}, "seed 1000000: no end within the horizon of 3 steps"),
+        ({"horizon": 3}, {}, "seed 1000000: no end within the horizon of 3 steps; raise the task's horizon"),
         ({"needs": ("no_such_package", "pip install it")}, {}, "no_such_package.*pip install it"),
         ({}, {"episodes": 0}, "at least 1"),
         ({}, {"workers": 0}, "at least 1"),

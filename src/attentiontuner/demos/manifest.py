@@ -121,9 +121,8 @@ def read_manifest(root: Path) -> Manifest:
     """The manifest of the data set in `root`; anything wrong with it is a `UserError` that names the file."""
     path = root / FILE
     if not root.is_dir():
-        raise UserError(
-            f"{root} does not exist: give the folder of a data set, or make one with `attentiontuner collect`"
-        )
+        wrong = "is not a folder" if root.exists() else "does not exist"
+        raise UserError(f"{root} {wrong}: give the folder of a data set, or make one with `attentiontuner collect`")
     if not path.is_file():
         raise UserError(f"{root} is not a data set: it has no {FILE}")
     value = read_json(path)

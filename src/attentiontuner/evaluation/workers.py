@@ -138,7 +138,8 @@ class RowRunner:
         elif self.rows.steps[row] >= self.task.max_steps:
             raise UserError(
                 f"the episode did not end within the {self.task.max_steps} steps "
-                f"that task {self.task.name!r} gives as its horizon"
+                f"that task {self.task.name!r} gives as its horizon; "
+                "raise it there, or make it a function of the settings"
             )
         return np.asarray(observation)
 

@@ -56,7 +56,10 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
     while not (terminated or truncated):
         step = len(actions)
         if step >= task.max_steps:
-            raise UserError(f"task {task.name!r}, seed {seed}: no end within the horizon of {task.max_steps} steps")
+            raise UserError(
+                f"task {task.name!r}, seed {seed}: no end within the horizon of {task.max_steps} steps; "
+                "raise the task's horizon, or make it a function of the settings"
+            )
         seen = np.asarray(observation, task.observation.dtype)
         decision = expert.decide(seen)
         for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
