@@ -65,3 +65,9 @@ def test_an_episode_is_drawn(tmp_path, pairs):
         assert {1, 5, 7, 20} <= set(steps)
     save_episode_picture(GRID, made, tmp_path / "e.png", "toy")
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_step_of_a_short_episode_is_shown():
+    frames = np.ones((14, 7, 7, 3), np.uint8)
+    made = Demonstration(frames, np.zeros(14, np.int64), np.zeros(14), True, False, 1, True, [(1, 7), (1, 11)])
+    assert episode_steps(made) == list(range(14))

@@ -102,6 +102,8 @@ def _draw_vectors(frames: NDArray[np.float64], side: int) -> NDArray[np.uint8]:
 def episode_steps(demonstration: Demonstration, most: int = 14) -> list[int]:
     """The steps worth showing: recalled and deciding ones first, then evenly spaced ones, at most `most`."""
     length = len(demonstration)
+    if length <= most:
+        return list(range(length))
     important: list[int] = []
     if demonstration.pairs is not None and len(demonstration.pairs):
         p, q = demonstration.pairs[:, 0], demonstration.pairs[:, 1]
