@@ -24,8 +24,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow --timeout 1800
 
+# On a machine without a package registry: make test-gpu GPU_PYTHON=python3, with the dependencies on PYTHONPATH.
+GPU_PYTHON ?= $(BIN)/python
 test-gpu:
-	PYTHONPATH=src:.gpu/site:$(PYTHONPATH) python3 -m pytest -m gpu
+	PYTHONPATH=src:$(PYTHONPATH) $(GPU_PYTHON) -m pytest -m gpu
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

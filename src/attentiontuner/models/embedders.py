@@ -65,13 +65,14 @@ class LookupEmbedding(nn.Module):
         self.symbols = observation.symbols
         self.kinds = math.prod(observation.symbols)
         cells = observation.shape[0] * observation.shape[1]
-        self.table = nn.EmbeddingBag(cells * self.kinds, d_model, mode="sum")
+        self.table = nn.Embedding(cells * self.kinds, d_model)
         nn.init.normal_(self.table.weight, std=1 / math.sqrt(cells))
         self.first_of_cell: Tensor
         self.register_buffer("first_of_cell", torch.arange(cells) * self.kinds, persistent=False)
 
     def forward(self, observations: Tensor) -> Tensor:
-        return torch.tanh(self.table(cell_kinds(observations, self.symbols) + self.first_of_cell))
+        cells = cell_kinds(observations, self.symbols) + self.first_of_cell
+        return torch.tanh(sum_of_rows(self.table.weight, cells))
 
 
 class VectorEmbedding(nn.Module):
@@ -124,6 +125,15 @@ def observation_embedding(observation: ObservationSpec, d_model: int, embedder: 
     if embedder == "lookup" and observation.kind == "grid":
         return LookupEmbedding(observation, d_model)
     return ImageEmbedding(observation, d_model)
+
+
+def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The (weighted) sum of rows of a table: `[N, D]`, `[U, K]` and `[U, K]` → `[U, D]`."""
+    if not rows.is_cuda:
+        return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
+    # On a GPU the step is recorded, and the gradient of index_select is sure to allow that.
+    chosen = table.index_select(0, rows.flatten()).view(*rows.shape, -1)
+    return (chosen if weights is None else chosen * weights[..., None]).sum(1)
 
 
 def one_hot_table(symbols: tuple[int, ...]) -> Tensor:

@@ -68,7 +68,8 @@ class Session:
         """Train until the last epoch (True) or until the deadline, in `time.monotonic()` seconds (False)."""
         log = MetricsLog(self.out, self.epoch, tensorboard) if self.team.first else None
         self.metrics = log.epochs if log is not None else []
-        remaining = (self.config.epochs - self.epoch) * len(self.source) - self.batch * self.config.batch_size
+        done = min(self.batch * self.config.batch_size, len(self.source))
+        remaining = (self.config.epochs - self.epoch) * len(self.source) - done
         label = f"train {self.config.task}, {self.config.method}, seed {self.config.seed}"
         try:
             shown = progress(label, max(remaining, 0)) if self.team.first else nullcontext(SilentBar(label, 0, None))
@@ -87,10 +88,11 @@ class Session:
     def _train_epoch(self, bar: Bar, signals: list[int], deadline: float | None, log: MetricsLog | None) -> bool:
         """The rest of the present epoch; False where the deadline ended it (saved)."""
         self._counted_to = time.monotonic()
+        batches = self.source.batches(self.epoch)
         for chunk in self.source.chunks(self.epoch, self.batch):
             step = self._step_on(chunk.data)
             for rows in chunk.batches:
-                set_learning_rate(self.optimiser, self._learning_rate())
+                set_learning_rate(self.optimiser, self._learning_rate(batches))
                 step(rows)
                 self.batch += 1
                 bar.advance(len(rows))
@@ -123,9 +125,11 @@ class Session:
                 self.step.sums.copy_(sums)
         return self.step
 
-    def _learning_rate(self) -> float:
-        batches = math.ceil(len(self.source) / self.config.batch_size)
-        return learning_rate_at(self.config, self.epoch * batches + self.batch, self.config.epochs * batches)
+    def _learning_rate(self, batches: int) -> float:
+        """Of the present batch, one of `batches` in this epoch; streamed epochs may have a few more than others."""
+        usual = math.ceil(len(self.source) / self.config.batch_size)
+        step = round((self.epoch + self.batch / batches) * usual)
+        return learning_rate_at(self.config, step, self.config.epochs * usual)
 
     def _request(self, signals: list[int], deadline: float | None) -> int:
         now = time.monotonic()

@@ -58,6 +58,12 @@ class Source:
         """Number of training demonstrations."""
         return len(self.episodes)
 
+    def batches(self, epoch: int) -> int:
+        """Number of batches of an epoch (from 0)."""
+        if self.config.memory_limit is None:
+            return -(-len(self) // self.config.batch_size)
+        return sum(len(batches) for _, batches in self._plan(epoch))
+
     def chunks(self, epoch: int, first_batch: int = 0) -> Iterator[Chunk]:
         """The batches of an epoch (from 0) from number `first_batch` on."""
         size, seed = self.config.batch_size, self.config.seed

@@ -1,0 +1,122 @@
+"""Observations that leave their cells in memory, for heads that meet a past observation cell by cell.
+
+Legend: U distinct observations, D = d_model, h size of a head, M numbers an observation leaves in memory, Q queries,
+P past observations. Both classes turn observations into vectors `[U, D]` and memories `[U, M]`, standardise their input
+with the training set (`fit`), and `match` queries with memories.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cell_kinds, sum_of_rows
+from attentiontuner.observations import ObservationSpec
+
+
+class GridCells(nn.Module):
+    """A symbol grid: one-hot (cell, symbols) features, standardised, through one layer. What it leaves in memory is how
+    often each kind of cell occurs; a key belongs to a kind of cell, wherever it stands."""
+
+    def __init__(self, observation: ObservationSpec, d_model: int, head: int) -> None:
+        super().__init__()
+        self.symbols, self.kinds = observation.symbols, math.prod(observation.symbols)
+        self.cells = observation.shape[0] * observation.shape[1]
+        self.memory = self.kinds
+        features = self.cells * self.kinds
+        self.weight = nn.Parameter(torch.randn(features, d_model) / math.sqrt(self.cells))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.kind = nn.Embedding(self.kinds, 32)
+        self.key = nn.Linear(32, head)
+        self.mean: Tensor
+        self.scale: Tensor
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`."""
+        kinds = cell_kinds(torch.from_numpy(np.ascontiguousarray(frames)), self.symbols).numpy()
+        feature = kinds + np.arange(self.cells) * self.kinds
+        weights = np.repeat(share, self.cells)
+        mean = np.bincount(feature.ravel(), weights=weights, minlength=self.cells * self.kinds)
+        deviation = np.sqrt(mean * (1 - mean).clip(0))
+        scale = np.where(deviation > 1e-6, 1 / deviation.clip(0.05), 0)
+        self.mean.copy_(torch.from_numpy(mean))
+        self.scale.copy_(torch.from_numpy(scale))
+        spread = float((mean * (1 - mean) * scale**2).sum())
+        with torch.no_grad():
+            self.weight.mul_(math.sqrt(self.cells) / math.sqrt(max(spread, 1.0)))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """`[U, W, H, C]` → vectors `[U, D]` and memory `[U, M]`."""
+        kinds = cell_kinds(observations, self.symbols)  # [U, cells]
+        feature = kinds + torch.arange(self.cells, device=kinds.device) * self.kinds
+        summed = sum_of_rows(self.weight, feature, self.scale[feature])
+        counts = torch.zeros(len(kinds), self.kinds, device=kinds.device).scatter_add_(
+            1, kinds, torch.ones_like(kinds, dtype=torch.float32)
+        )
+        return torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias), counts
+
+    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+        """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
+        scores = query @ self.key(self.kind.weight).T / math.sqrt(query.shape[-1])  # [..., Q, kinds]
+        largest = scores.amax(-1, keepdim=True).detach()
+        log_sum: Tensor = ((scores - largest).exp() @ memory.transpose(-1, -2)).clamp(min=1e-20).log()
+        return torch.add(log_sum, largest)
+
+
+class DenseCells(nn.Module):
+    """Images and vectors. What they leave in memory is a key for each place of the CNN's last map, or for all of it."""
+
+    def __init__(self, observation: ObservationSpec, d_model: int, head: int) -> None:
+        super().__init__()
+        self.size = head
+        self.embedding: nn.Module
+        if observation.kind == "image":
+            self.embedding = ImageEmbedding(observation, d_model)
+            places = self.embedding.places
+            self.key = nn.Linear(self.embedding.channels, self.size)
+        else:
+            self.embedding = VectorEmbedding(observation, d_model)
+            places = 1
+            self.key = nn.Linear(observation.shape[0], self.size)
+        self.memory = places * self.size
+        self.mean: Tensor
+        self.scale: Tensor
+        shape = observation.shape if observation.kind == "vector" else (observation.shape[2], *observation.shape[:2])
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape[:1]))
+
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+        """Standardise with the training set: the mean of every input, and the deviation of each channel."""
+        vectors = frames.ndim == 2
+        mean = np.zeros(frames.shape[1:])
+        square = np.zeros(frames.shape[1:])
+        for start in range(0, len(frames), 256):
+            block = frames[start : start + 256].astype(np.float64) / (1 if vectors else 255)
+            mean += np.tensordot(share[start : start + 256], block, 1)
+            square += np.tensordot(share[start : start + 256], block**2, 1)
+        variance = (square - mean**2).clip(0)
+        if not vectors:
+            mean, variance = mean.transpose(2, 0, 1), variance.mean((0, 1))
+        self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))
+        self.scale.copy_(torch.from_numpy(1 / np.sqrt(variance).clip(1e-3)))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """`[U, …]` → vectors `[U, D]` and memory `[U, M]`."""
+        if isinstance(self.embedding, ImageEmbedding):
+            planes = (self.embedding.planes(observations) - self.mean) * self.scale[:, None, None]
+            features = self.embedding.cnn(planes)  # [U, channels, w, h]
+            keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
+            return self.embedding.fc(features.flatten(1)), keys.flatten(1)
+        inputs = (observations - self.mean) * self.scale
+        return self.embedding(inputs), self.key(inputs)
+
+    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+        """Log of Σ over the places of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
+        keys = memory.reshape(*memory.shape[:-2], -1, self.size)  # [..., P · places, h]
+        scores = query @ keys.transpose(-1, -2) / math.sqrt(self.size)
+        return scores.view(*scores.shape[:-1], memory.shape[-2], -1).logsumexp(-1)
