@@ -16,7 +16,7 @@ def report(
     Args:
         records: folder of the records.
         out: where README.md, figures/ and index.html go (the records' folder).
-        scale: whose records are shown: paper, small or smoke (the largest there is).
+        scale: whose records are shown: paper, small, demo or smoke (the largest there is).
         films: recall films to embed in the page.
         times: data sets that people played and annotated: the time they took, in place of the paper's.
         readme: also replace the result table in this file, between its two marker lines.
