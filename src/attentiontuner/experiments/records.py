@@ -45,6 +45,10 @@ class RecordError(UserError):
     """A file that is not a record this version can read."""
 
 
+class SchemaError(RecordError):
+    """A record that another version wrote: sound, but not for us."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished cell.
@@ -95,7 +99,7 @@ class Record:
         if not isinstance(value, dict) or value.get("kind") != KIND:
             raise RecordError("it is not an attentiontuner record")
         if value.get("schema") != SCHEMA:
-            raise RecordError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
+            raise SchemaError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
         try:
             record = cls(
                 Cell.from_json(value["cell"]),
@@ -146,7 +150,7 @@ def read_record(path: Path) -> Record:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
     except RecordError as error:
-        raise RecordError(f"{path} cannot be used: {error}") from error
+        raise type(error)(f"{path} cannot be used: {error}") from error
 
 
 def finished(records: Path, cell: Cell) -> Record | None:
@@ -160,9 +164,9 @@ def finished(records: Path, cell: Cell) -> Record | None:
         return None
     try:
         record = read_record(path)
+    except SchemaError as error:
+        raise SchemaError(f"{error}; move it away to run this cell again") from error
     except RecordError as error:
-        if "it has schema" in str(error):
-            raise RecordError(f"{error}; move it away to run this cell again") from error
         aside = set_aside(path)
         print(f"attentiontuner: {error}; set aside as {aside.name}, the cell runs again", file=sys.stderr)
         return None
