@@ -27,9 +27,8 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
-import pygame
-
 import memory_gym  # noqa: F401 -- registers the package's games
+import pygame
 
 Frame = NDArray[np.uint8]
 """`[84, 84, 3]` RGB, indexed [x, y] as the package's frames are: transpose the first two axes to look at one."""
