@@ -33,12 +33,19 @@ def report(records, tmp_path_factory):
     return out
 
 
+def test_several_seeds_have_median_and_mean_curves(tmp_path):
+    write_all(tmp_path / "records", ["table1"], "small", keep=lambda cell: cell.task == "hallway")
+    build_report(tmp_path / "records", tmp_path, experts=False)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names >= {"curves-median.png", "curves-mean.png"}
+    assert "curves.png" not in names
+
+
 def test_every_figure_is_there_and_is_a_picture(report):
     names = {path.name for path in (report / "figures").iterdir()}
     assert names == {
         "success.png",
-        "curves-median.png",
-        "curves-mean.png",
+        "curves.png",
         "missing.png",
         "scaling.png",
         "split.png",
@@ -56,7 +63,7 @@ def test_the_page_stands_alone(report):
     assert set(re.findall(r'(?:src|href)="([^"]{5})', page)) == {"data:"}
     assert "http" not in re.sub(r'src="data:[^"]*"|http-equiv', "", page)
     assert "default-src 'none'" in page
-    assert page.count("<img ") == 9
+    assert page.count("<img ") == 8
     assert "<h1>A &lt;title&gt;</h1>" in page
     assert "First words." in page
 
