@@ -81,6 +81,17 @@ def test_a_lost_shard_is_made_again(tmp_path):
     assert contents(tmp_path / "d") == before
 
 
+def test_a_shard_with_one_wrong_bit_is_made_again(tmp_path):
+    collect(TASK, 8, 3, tmp_path / "d", workers=1, shard_episodes=4)
+    before = contents(tmp_path / "d")
+    shard = tmp_path / "d" / "shards" / "00000.safetensors.zst"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    collect(TASK, 8, 3, tmp_path / "d", workers=1)
+    assert contents(tmp_path / "d") == before
+
+
 def test_an_expert_that_should_never_fail(tmp_path):
     careless = replace(TASK, expert="tests.toy_task:CarelessExpert")
     with pytest.raises(UserError, match=r"the expert failed on seed 10000\d\d"):

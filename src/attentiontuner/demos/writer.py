@@ -145,12 +145,12 @@ class DemoWriter:
                 write_manifest(self.path, self.manifest)
 
     def finished_shards(self) -> dict[int, ShardEntry]:
-        """The listed shards whose files are there in full size."""
+        """The listed shards whose files are there, to the bit."""
         return {shard.index: shard for shard in self.manifest.shards if self._is_there(shard)}
 
     def _is_there(self, shard: ShardEntry) -> bool:
         path = self.path / SHARDS / shard_name(shard.index)
-        return path.is_file() and path.stat().st_size == shard.bytes
+        return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == shard.sha256
 
 
 def write_shard_files(
