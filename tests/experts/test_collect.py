@@ -77,6 +77,7 @@ def test_a_lost_shard_is_made_again(tmp_path):
     (tmp_path / "d" / "shards" / "00001.safetensors.zst").unlink()
     (tmp_path / "d" / "shards" / ".00001.safetensors.zst.abc").write_bytes(b"half")
     (tmp_path / "d" / "annotations" / "expert" / ".00001.jsonl.abc").write_bytes(b"half")
+    (tmp_path / "d" / ".manifest.json.abc").write_bytes(b"half")
     collect(TASK, 8, 3, tmp_path / "d", workers=1)
     assert contents(tmp_path / "d") == before
 

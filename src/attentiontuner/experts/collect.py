@@ -23,6 +23,7 @@ import numpy as np
 from attentiontuner.cores import usable_cores
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray, as_pairs
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
+from attentiontuner.demos.manifest import FILE as MANIFEST
 from attentiontuner.demos.manifest import LOCK, SHARDS, Manifest, ShardEntry
 from attentiontuner.demos.writer import write_shard_files
 from attentiontuner.errors import UserError
@@ -177,7 +178,7 @@ def _plan(writer: DemoWriter, episodes: int) -> None:
 def _remove_leftovers(root: Path) -> None:
     """Half-written temporary files of a killed process; the locks say that nobody else is writing one now."""
     with locked(root / LOCK):
-        for pattern in (f"{SHARDS}/.*", f"{ANNOTATIONS}/*/.*"):
+        for pattern in (f".{MANIFEST}.*", f"{SHARDS}/.*", f"{ANNOTATIONS}/*/.*"):
             for path in root.glob(pattern):
                 path.unlink(missing_ok=True)
 

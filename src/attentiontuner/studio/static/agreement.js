@@ -10,6 +10,7 @@ export class Agreement {
   constructor(model, on) {
     this.model = model;
     this.on = on;
+    this.asked = 0;
     for (const id of ["agree-a", "agree-b", "agree-tolerance"]) byId(id).addEventListener("change", () => void this.load());
   }
 
@@ -39,10 +40,13 @@ export class Agreement {
       tolerance: String(Math.max(0, Math.round(Number(input("agree-tolerance").value) || 0))),
       episode: String(this.model.demo.episode),
     });
+    // Answers may overtake each other: only the one to the latest question counts.
+    const question = ++this.asked;
     try {
-      this.fill(await ask(`/api/agreement?${query}`));
+      const found = await ask(`/api/agreement?${query}`);
+      if (question === this.asked) this.fill(found);
     } catch (problem) {
-      byId("agree-result").textContent = String(problem instanceof Error ? problem.message : problem);
+      if (question === this.asked) byId("agree-result").textContent = String(problem instanceof Error ? problem.message : problem);
     }
   }
 
