@@ -153,7 +153,8 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             section.add("success", success_by_task(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
             _curves(section, records, "curves")
         elif recipe.name == "recall":
-            section.add("recall", success_bars(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
+            caption = "Mean success over seeds, 90 % intervals. A place without a bar has no record yet."
+            section.add("recall", success_bars(table), caption)
             _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
