@@ -25,9 +25,10 @@ test-slow: $(STAMP)
 	$(BIN)/pytest -m slow --timeout 1800
 
 # On a machine without a package registry: make test-gpu GPU_PYTHON=python3, with the dependencies on PYTHONPATH.
+# Only the files with such tests are read: the others may need packages that are not there.
 GPU_PYTHON ?= $(BIN)/python
 test-gpu:
-	PYTHONPATH=src:$(PYTHONPATH) $(GPU_PYTHON) -m pytest -m gpu
+	PYTHONPATH=src:$(PYTHONPATH) $(GPU_PYTHON) -m pytest -m gpu $$(grep -rl --include='*.py' 'mark\.gpu' tests)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,16 +3,20 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from attentiontuner.training.trainer import train
 from tests.training.toys import toy_config, toy_store
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = pytest.mark.gpu
 
 
-def test_float32_losses_are_those_of_the_cpu(tmp_path: Path) -> None:
-    store, config = toy_store(tmp_path / "data"), toy_config(epochs=4, model={"dropout": 0.0}, precision="float32")
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("attentiontuner", "grid"), ("attentiontuner", "image"), ("recall", "grid"), ("recall", "image")],
+)
+def test_float32_losses_are_those_of_the_cpu(tmp_path: Path, method: str, kind: str) -> None:
+    store = toy_store(tmp_path / "data", kind)
+    config = toy_config(kind, method, epochs=4, model={"dropout": 0.0}, precision="float32")
     there = train(config, store, tmp_path / "gpu", device="cuda")
     here = train(config, store, tmp_path / "cpu", device="cpu")
     for mine, same in zip(there.metrics, here.metrics, strict=True):

@@ -89,7 +89,7 @@ def _episode(rng: np.random.Generator, pool: np.ndarray, number: int) -> Demonst
 
 def toy_config(kind: str = "grid", method: str = "attentiontuner", **choices: object) -> TrainConfig:
     network = {**NETWORK, **choices.pop("model", {})}  # type: ignore[dict-item]
-    if kind == "grid":
+    if kind == "grid" and method in ("attentiontuner", "vanilla"):
         network = {"embedder": "lookup", **network}
     choices = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "test_fraction": 0.2, **choices}
     return paper_config(toy_task(kind), method, network, **choices)
