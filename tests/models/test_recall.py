@@ -19,7 +19,8 @@ def small(observation, **options):
     torch.manual_seed(0)
     model = RecallTransformer(RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)).eval()
     with torch.no_grad():  # gates that do something
-        for gate in (model.layers[0].recall.asks, model.layers[0].recall.offers):
+        recall = model.layers[0].recall
+        for gate in (recall.asks, recall.offers, *([recall.when] if recall.when else [])):
             gate.weight.normal_()
     packed = packed_demos(observation, LENGTHS, 4)
     share = np.bincount(packed.frame_index, minlength=len(packed.frames)) / len(packed.frame_index)
@@ -33,6 +34,8 @@ OPTIONS = [
     {"gates": "full"},
     {"periods": ()},
     {"standardise": False},
+    {"when": False, "marks": 0},
+    {"carry_action": False, "positions": False},
     {"layers": 1, "heads": 1},
 ]
 
@@ -66,11 +69,38 @@ def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
     frame = torch.from_numpy(packed.frames[:1])
     moved = frame.flip(1)
     query = torch.randn(1, 8, generator=torch.Generator().manual_seed(1))
-    (_, one), (_, other) = embedding(frame), embedding(moved)
+    (_, one, _), (_, other, _) = embedding(frame), embedding(moved)
     torch.testing.assert_close(embedding.match(query, one), embedding.match(query, other))
     assert one.sum() == 49
     twice = embedding.match(query, 2 * one) - embedding.match(query, one)
     assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
+
+
+def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say():
+    model, _ = small(GRID)
+    recall = model.layers[0].recall
+    recall.recognised = torch.nn.Identity()  # what comes in is what is told: 4 marks of 2 cells
+    weights = torch.tensor([[[0.0, 0.5, 0.25]]])  # one step recalls the second and third of three
+    memory = torch.tensor([[[3.0, 3, 0], [0, 2, 0], [0, 1, 1]]])  # how often they hold the kinds 0, 1, 2
+    marks = torch.tensor([[[9.0, 9, 9, 9], [1, 2, 3, 4], [10, 20, 30, 40]]])
+    told = recall.recognise(weights, marks, memory, torch.tensor([[[0, 1], [2, 1]]])[:, 1:])
+    kind_2, kind_1 = 0.25 * marks[0, 2], 0.5 * marks[0, 1] + 0.25 * marks[0, 2]
+    torch.testing.assert_close(told[0, 0], torch.stack([kind_2, kind_1], 1).flatten())
+    assert recall.recognise(weights, marks, memory, torch.tensor([[[0, 0]]])).abs().sum() == 0  # held, not recalled
+
+
+def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
+    model, packed = small(GRID)
+    recall = model.layers[0].recall
+    batch = DemoData(packed, attend_self=False).batch(np.arange(3))
+    with torch.no_grad():
+        for gate in (recall.asks, recall.offers, recall.when):
+            gate.weight.zero_()
+        before = model(batch, (RECALL_HEAD,)).recalled.scores
+        recall.when.bias.copy_(model.positional_encoding(torch.tensor([1]))[0])
+        asked = model(batch, (RECALL_HEAD,)).recalled.scores - before
+    assert (asked[1, 3:, :3].argmax(-1) == 1).all()
+    torch.testing.assert_close(asked[0, 3, :3], asked[1, 3, :3], atol=1e-4, rtol=0)  # other episodes, other sights
 
 
 def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
@@ -131,6 +161,6 @@ def test_input_is_standardised_with_the_training_set():
 def test_config_survives_json_and_refuses_nonsense():
     config = RecallConfig(GRID, 7, periods=(2, 5), keys="observation")
     assert model_config_from_json(config.to_json()) == config
-    for wrong in ({"keys": "tiles"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}):
+    for wrong in ({"keys": "tiles"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}, {"marks": -1}):
         with pytest.raises(UserError, match="model"):
             RecallConfig(GRID, 7, **wrong)

@@ -23,7 +23,7 @@ def reproduce(
 
     Args:
         name: the recipe: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value, controls, and
-            recall, recall-ablation, recall-labels, modulus.
+            recall, recall-ablation, recall-labels, modulus, longer.
         records: folder of the records; those of several machines are merged by copying files.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.

@@ -30,6 +30,7 @@ class Cell:
         demos, test_demos: sizes of the data sets with seeds 0 and 1.
         episodes: evaluation episodes, evaluation seed 0.
         config: fields of `TrainConfig` that differ from the paper's, the network's under `model`.
+        lengths: values of the setting `length` it is evaluated at besides its own.
     """
 
     home: str
@@ -43,6 +44,7 @@ class Cell:
     episodes: int
     settings: Mapping[str, Any]
     config: Mapping[str, Any]
+    lengths: Sequence[int] = ()
 
     @property
     def name(self) -> str:
@@ -87,6 +89,7 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
         layers = int(model.get("layers", 4))
         config["heads"] = config["heads"].format(first=1, middle=layers // 2 + 1, last=layers)
     demos = small.demos if small else row.demonstrations
+    settings = {**(small.settings if small else {}), **condition.settings}
     return Cell(
         home=home_of(task, column.method, condition.name),
         scale=scale.name,
@@ -97,9 +100,15 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
         demos=demos * condition.demos,
         test_demos=scale.test_demos,
         episodes=scale.episodes,
-        settings={**(small.settings if small else {}), **condition.settings},
+        settings=settings,
         config=config,
+        lengths=[longer_length(task, settings, times) for times in condition.longer],
     )
+
+
+def longer_length(task: str, settings: Mapping[str, Any], times: float) -> int:
+    """The setting `length` of a world this many times as long."""
+    return round(int({**get_task(task).settings, **settings}["length"]) * times)
 
 
 def expand(recipe: Recipe, scale: str = "paper", only: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Cell]:

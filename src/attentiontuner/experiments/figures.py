@@ -200,6 +200,33 @@ def scaling_lines(table: Table) -> Figure | None:
     return figure
 
 
+def longer_lines(table: Table) -> Figure | None:
+    """Success against the length of the world, as a multiple of that of the training set; a line per condition."""
+    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
+    if not tasks:
+        return None
+    figure = Figure(figsize=(3.6 * len(tasks) + 0.6, 3.7), layout="constrained")
+    axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
+    looks = ((BLUE, "-", "o"), (VERMILION, "--", "s"))
+    for axis, task in zip(axes, tasks, strict=True):
+        lines: dict[str, list[tuple[float, Entry]]] = {}
+        for column in table.recipe.columns:
+            entry = table.rows[task][column.title]
+            if entry.values:
+                lines.setdefault(column.title.rsplit(", ", 1)[0], []).append((column.longer, entry))
+        for (name, points), (colour, line, marker) in zip(lines.items(), looks, strict=False):
+            half = [0.0 if math.isnan(entry.half_width) else entry.half_width for _, entry in points]
+            times, means = [times for times, _ in points], [entry.mean for _, entry in points]
+            axis.errorbar(times, means, half, color=colour, linestyle=line, marker=marker, capsize=4, label=name)
+        _success_axis(axis)
+        axis.set_xticks([column.longer for column in table.recipe.columns], minor=False)
+        axis.set_xlabel("length of the world, training set = 1")
+        axis.set_title(get_task(task).title)
+        axis.legend(fontsize=7.5, frameon=False, loc="lower left")
+    axes[0].set_ylabel("success, %")
+    return figure
+
+
 def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, paper: bool) -> None:
     if entry.values:
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)

@@ -31,6 +31,7 @@ class Condition:
         settings: environment settings.
         demos: how many times the task's demonstrations.
         epochs: how many times the task's epochs, for those tasks in which that differs from 1.
+        longer: evaluated also in worlds this many times as long as those it was trained in (setting `length`).
     """
 
     name: str
@@ -39,6 +40,7 @@ class Condition:
     settings: Mapping[str, Any] = field(default_factory=dict)
     demos: int = 1
     epochs: Mapping[str, float] = field(default_factory=dict)
+    longer: Sequence[float] = ()
 
 
 STANDARD = Condition("standard")
@@ -46,11 +48,12 @@ STANDARD = Condition("standard")
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a recipe's table."""
+    """One column of a recipe's table. `longer`: success in worlds this many times as long, one of the condition's."""
 
     title: str
     method: str
     condition: Condition = STANDARD
+    longer: float = 1
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ NO_PAIRS = Column("Recall network, no pairs", "recall-vanilla")
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
+LONGER_WORLDS = (1.5, 2, 3, 4)
 
 
 def _placed(title: str, name: str, heads: str) -> Column:
@@ -112,6 +116,10 @@ def _more_data(times: int) -> Column:
 
 def _without(title: str, name: str, model: Mapping[str, Any] | None = None, **config: Any) -> Column:
     return Column(title, "recall", Condition(name, config, model or {}))
+
+
+def _carried_over(title: str, condition: Condition) -> list[Column]:
+    return [Column(f"{title}, {times:g}×", "recall", condition, times) for times in (1, *condition.longer)]
 
 
 _LONGER = {"mortar-mayhem": 2.0}
@@ -234,6 +242,9 @@ RECIPES: dict[str, Recipe] = {
                 _without("Full gate", "full-gate", {"gates": "full"}),
                 _without("Amount not read", "no-amount", {"periods": ()}),
                 _without("Periods without 2", "log-periods", {"periods": (1.5, 2.7, 4.9, 8.8, 15.8)}),
+                _without("Cells not recognised", "no-marks", {"marks": 0}),
+                _without("No positions asked for", "no-when", {"when": False}),
+                _without("Action not carried", "no-action", {"carry_action": False}),
                 _without("Token dropout", "token-dropout", {"token_dropout": 0.1}),
                 _without("One key", "one-key", {"keys": "observation"}),
                 _without("Raw input", "raw-input", {"standardise": False}),
@@ -258,6 +269,18 @@ RECIPES: dict[str, Recipe] = {
             (
                 replace(RECALL, title="Two doors"),
                 Column("Three doors", "recall", Condition("modulus-3", settings={"modulus": 3})),
+            ),
+        ),
+        Recipe(
+            "longer",
+            "Recall heads in longer worlds than those of the training set (not in the paper)",
+            ("counting", "hallway", "ordering"),
+            (
+                *_carried_over("Recall heads", Condition("longer", longer=LONGER_WORLDS)),
+                *_carried_over(
+                    "Without positions",
+                    Condition("longer-no-positions", model={"positions": False, "when": False}, longer=LONGER_WORLDS),
+                ),
             ),
         ),
     )

@@ -12,7 +12,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.metrics import wilson_interval
-from attentiontuner.experiments.cells import Cell
+from attentiontuner.experiments.cells import Cell, longer_length
 from attentiontuner.files import write_text
 
 SCHEMA = 1
@@ -61,6 +61,7 @@ class Record:
         curves: one list per metric, one number (or None) per epoch.
         evaluation: see `summarise`.
         attention: see `attention_maps`; empty where none were made.
+        longer: evaluations like `evaluation` by the other values of `length` the cell asks for, as text.
     """
 
     cell: Cell
@@ -72,11 +73,19 @@ class Record:
     curves: Mapping[str, list[float | None]]
     evaluation: Mapping[str, Any]
     attention: Mapping[str, Any]
+    longer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def success(self) -> float:
         """Success rate in percent."""
-        return 100.0 * float(self.evaluation["successes"]) / float(self.evaluation["episodes"])
+        return _percent(self.evaluation)
+
+    def success_at(self, times: float) -> float | None:
+        """Success rate in percent in worlds this many times as long; None where it was not evaluated there."""
+        if times == 1:
+            return self.success
+        there = self.longer.get(str(longer_length(self.cell.task, self.cell.settings, times)))
+        return None if there is None else _percent(there)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -91,6 +100,7 @@ class Record:
             "curves": dict(self.curves),
             "evaluation": dict(self.evaluation),
             "attention": dict(self.attention),
+            **({"longer": dict(self.longer)} if self.longer else {}),
         }
 
     @classmethod
@@ -103,7 +113,8 @@ class Record:
         try:
             record = cls(
                 Cell.from_json(value["cell"]),
-                **{name: value[name] for name in cls.__dataclass_fields__ if name != "cell"},
+                **{name: value[name] for name in cls.__dataclass_fields__ if name not in ("cell", "longer")},
+                longer=value.get("longer", {}),
             )
             record._check()
         except RecordError:
@@ -113,12 +124,16 @@ class Record:
         return record
 
     def _check(self) -> None:
-        result = self.evaluation
-        outcome, lengths = result["success"], result["lengths"]
-        if len(outcome) != result["episodes"] or set(outcome) - {"0", "1"} or len(lengths) != len(outcome):
-            raise RecordError(f"{result['episodes']} episodes, but {len(outcome)} outcomes and {len(lengths)} lengths")
-        if outcome.count("1") != result["successes"] or not outcome:
-            raise RecordError(f"{result['successes']} successes, but {outcome.count('1')} in the list of episodes")
+        for result in (self.evaluation, *self.longer.values()):
+            outcome, lengths = result["success"], result["lengths"]
+            if len(outcome) != result["episodes"] or set(outcome) - {"0", "1"} or len(lengths) != len(outcome):
+                raise RecordError(
+                    f"{result['episodes']} episodes, but {len(outcome)} outcomes and {len(lengths)} lengths"
+                )
+            if outcome.count("1") != result["successes"] or not outcome:
+                raise RecordError(f"{result['successes']} successes, but {outcome.count('1')} in the list of episodes")
+        if set(self.longer) != {str(length) for length in self.cell.lengths}:
+            raise RecordError(f"evaluations at lengths {', '.join(self.longer)}, not {self.cell.lengths}")
         if any(len(curve) != self.cell.epochs for curve in self.curves.values()):
             raise RecordError(f"a learning curve does not have {self.cell.epochs} epochs")
         if any(not math.isfinite(float(value)) for value in self.seconds.values()):
@@ -200,11 +215,15 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    plain = json.loads(json.dumps(new))
-    for name in plain:
-        if old.get(name) != plain[name]:
-            return name, old.get(name), plain[name]
+    before, after = json.loads(json.dumps(old)), json.loads(json.dumps(new))
+    for name in after:
+        if before.get(name) != after[name]:
+            return name, before.get(name), after[name]
     return None
+
+
+def _percent(evaluation: Mapping[str, Any]) -> float:
+    return 100.0 * float(evaluation["successes"]) / float(evaluation["episodes"])
 
 
 # --- parts of a record -----------------------------------------------------------------------------------------------

@@ -16,7 +16,14 @@ from matplotlib.figure import Figure
 
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
-from attentiontuner.experiments.figures import learning_curves, scaling_lines, success_bars, success_by_task, to_png
+from attentiontuner.experiments.figures import (
+    learning_curves,
+    longer_lines,
+    scaling_lines,
+    success_bars,
+    success_by_task,
+    to_png,
+)
 from attentiontuner.experiments.heatmaps import expert_heatmaps, expert_matrices, learned_heatmaps, split_matrices
 from attentiontuner.experiments.page import page
 from attentiontuner.experiments.paper import HumanTime
@@ -158,6 +165,8 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
+        elif recipe.name == "longer":
+            section.add("longer", longer_lines(table), "Success in longer worlds: mean over seeds, 90 % intervals.")
         else:
             caption = f"{recipe.title}: mean over seeds, 90 % intervals{diamonds}."
             section.add(recipe.name, success_bars(table), caption)

@@ -6,6 +6,7 @@ Work in progress lives in `RECORDS/.work/<folder>/<cell>/` and is deleted when t
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -103,8 +104,11 @@ def _train_in_time(job: Job, config: TrainConfig, stores: tuple[DemoStore, DemoS
 def _evaluate(job: Job, task: Task, test: DemoStore, run: Path, collect_seconds: float) -> Record:
     cell, lines, config = job.cell, read_metrics(run), read_config(run)
     started = time.monotonic()
-    seeds = [evaluation_seed(EVALUATION_SEED, index) for index in range(cell.episodes)]
-    results = rollout(load_policy(run), task, seeds, workers=job.cores if job.cores > 1 else 0)
+    evaluation = _play(job, task, run)
+    longer = {
+        str(length): _play(job, get_task(task.name, {**task.settings, "length": length}), run)
+        for length in cell.lengths
+    }
     evaluate_seconds = time.monotonic() - started
     versions = software()
     return Record(
@@ -119,14 +123,23 @@ def _evaluate(job: Job, task: Task, test: DemoStore, run: Path, collect_seconds:
             "evaluate": evaluate_seconds,
         },
         curves=compact_curves(lines),
-        evaluation=summarise(
-            [result.success for result in results],
-            [result.return_ for result in results],
-            [result.length for result in results],
-            EVALUATION_SEED,
-            seeds[0],
-        ),
+        evaluation=evaluation,
         attention=attention_maps(load_model(run)[0], config, test),
+        longer=longer,
+    )
+
+
+def _play(job: Job, task: Task, run: Path) -> dict[str, Any]:
+    """The evaluation part of a record, in the worlds of `task`."""
+    seeds = [evaluation_seed(EVALUATION_SEED, index) for index in range(job.cell.episodes)]
+    policy = load_policy(run, max_steps=task.max_steps)
+    results = rollout(policy, task, seeds, workers=job.cores if job.cores > 1 else 0)
+    return summarise(
+        [result.success for result in results],
+        [result.return_ for result in results],
+        [result.length for result in results],
+        EVALUATION_SEED,
+        seeds[0],
     )
 
 

@@ -86,13 +86,14 @@ def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record
     seeds = planned_seeds(recipe, task, column.method, get_scale(scale))
     wanted = (scale, task, column.method, column.condition.name)
     found = {
-        record.cell.seed: record.success
+        record.cell.seed: record.success_at(column.longer)
         for record in records
         if (record.cell.scale, record.cell.task, record.cell.method, record.cell.condition) == wanted
         and record.cell.seed in seeds
     }
     theirs = paper.published(recipe.name, task, column.title)
-    return Entry(tuple(found[seed] for seed in sorted(found)), len(seeds), theirs)
+    values = (found[seed] for seed in sorted(found))
+    return Entry(tuple(value for value in values if value is not None), len(seeds), theirs)
 
 
 def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:

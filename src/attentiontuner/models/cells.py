@@ -1,8 +1,9 @@
 """Observations that leave their cells in memory, for heads that meet a past observation cell by cell.
 
 Legend: U distinct observations, D = d_model, h size of a head, M numbers an observation leaves in memory, Q queries,
-P past observations. Both classes turn observations into vectors `[U, D]` and memories `[U, M]`, standardise their input
-with the training set (`fit`), and `match` queries with memories.
+P past observations, K cells that have a kind. Both classes turn observations into vectors `[U, D]`, memories `[U, M]`
+and the kinds of their cells `[U, K]`, standardise their input with the training set (`fit`), and `match` queries with
+memories.
 """
 
 import math
@@ -25,7 +26,7 @@ class GridCells(nn.Module):
         super().__init__()
         self.symbols, self.kinds = observation.symbols, math.prod(observation.symbols)
         self.cells = observation.shape[0] * observation.shape[1]
-        self.memory = self.kinds
+        self.memory, self.kinds_in_view = self.kinds, self.cells
         features = self.cells * self.kinds
         self.weight = nn.Parameter(torch.randn(features, d_model) / math.sqrt(self.cells))
         self.bias = nn.Parameter(torch.zeros(d_model))
@@ -50,15 +51,15 @@ class GridCells(nn.Module):
         with torch.no_grad():
             self.weight.mul_(math.sqrt(self.cells) / math.sqrt(max(spread, 1.0)))
 
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """`[U, W, H, C]` → vectors `[U, D]` and memory `[U, M]`."""
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`[U, W, H, C]` → vectors `[U, D]`, memory `[U, M]` and kinds `[U, K]`."""
         kinds = cell_kinds(observations, self.symbols)  # [U, cells]
         feature = kinds + torch.arange(self.cells, device=kinds.device) * self.kinds
         summed = sum_of_rows(self.weight, feature, self.scale[feature])
         counts = torch.zeros(len(kinds), self.kinds, device=kinds.device).scatter_add_(
             1, kinds, torch.ones_like(kinds, dtype=torch.float32)
         )
-        return torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias), counts
+        return torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias), counts, kinds
 
     def match(self, query: Tensor, memory: Tensor) -> Tensor:
         """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
@@ -83,7 +84,7 @@ class DenseCells(nn.Module):
             self.embedding = VectorEmbedding(observation, d_model)
             places = 1
             self.key = nn.Linear(observation.shape[0], self.size)
-        self.memory = places * self.size
+        self.memory, self.kinds_in_view = places * self.size, 0
         self.mean: Tensor
         self.scale: Tensor
         shape = observation.shape if observation.kind == "vector" else (observation.shape[2], *observation.shape[:2])
@@ -105,15 +106,16 @@ class DenseCells(nn.Module):
         self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))
         self.scale.copy_(torch.from_numpy(1 / np.sqrt(variance).clip(1e-3)))
 
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """`[U, …]` → vectors `[U, D]` and memory `[U, M]`."""
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`[U, …]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
+        none = torch.zeros(len(observations), 0, dtype=torch.long, device=observations.device)
         if isinstance(self.embedding, ImageEmbedding):
             planes = (self.embedding.planes(observations) - self.mean) * self.scale[:, None, None]
             features = self.embedding.cnn(planes)  # [U, channels, w, h]
             keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
-            return self.embedding.fc(features.flatten(1)), keys.flatten(1)
+            return self.embedding.fc(features.flatten(1)), keys.flatten(1), none
         inputs = (observations - self.mean) * self.scale
-        return self.embedding(inputs), self.key(inputs)
+        return self.embedding(inputs), self.key(inputs), none
 
     def match(self, query: Tensor, memory: Tensor) -> Tensor:
         """Log of Σ over the places of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""

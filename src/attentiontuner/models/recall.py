@@ -4,13 +4,14 @@ The paper's head spreads one unit of attention over the past, so it can say whic
 are there. Here the scores s of one head are trained so that exp(s_qp) is the *number* of things at step p that matter
 at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, and the network can read it.
 
-- Where: the query at q meets every cell of the observation at p, not one summary of it.
+- Where: the query at q meets every cell of the observation at p, not one summary of it, and the position of p.
 - How much: c_q enters the residual stream as cos and sin of 2πc/T for several periods T.
+- What: every cell in view is told whether the observations recalled hold its like, and what they say of it.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
 Legend: B episodes, S steps packed end to end, T steps of the longest, U distinct observations, D = d_model, h = D / H
-the size of a head, M numbers an observation leaves in memory, R rows of a streaming cache. A token is an observation
-together with the action before it.
+the size of a head, M numbers an observation leaves in memory, K cells of an observation that have a kind, k marks, R
+rows of a streaming cache. A token is an observation together with the action before it.
 """
 
 import math
@@ -53,9 +54,14 @@ class RecallConfig:
         keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
         gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
             `full`: a product of query and key for the whole observation instead.
+        when: a step may ask for a position p as well; without it only content and gates say where.
+        marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
+            Only symbol grids have kinds.
         loss: `count`; `rows`: cross-entropy over each row with multiplicity and the null key; `binary`: the paper's.
         standardise: centre and scale the input with the training set's statistics.
         token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
+        carry_action: tokens carry the action before them.
+        positions: tokens know their step. Without it episodes may be longer than those of the training set.
     """
 
     observation: ObservationSpec
@@ -69,9 +75,13 @@ class RecallConfig:
     bias: float = -9.0
     keys: Literal["cells", "observation"] = "cells"
     gates: Literal["scalar", "full"] = "scalar"
+    when: bool = True
+    marks: int = 4
     loss: Literal["count", "rows", "binary"] = "count"
     standardise: bool = True
     token_dropout: float = 0.0
+    carry_action: bool = True
+    positions: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
@@ -87,6 +97,8 @@ class RecallConfig:
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
                 raise UserError(f"model {field}: {getattr(self, field)!r} is not one of {', '.join(allowed)}")
+        if self.marks < 0:
+            raise UserError(f"model marks: {self.marks} is below 0")
         if min(self.periods, default=1) <= 0:
             raise UserError(f"model periods: {self.periods} must all be above 0")
 
@@ -99,30 +111,41 @@ class RecallConfig:
 
 
 class Recall(nn.Module):
-    """Scores of past observations, and the amount recalled as something to read."""
+    """Scores of past observations, the amount recalled as something to read, and cells in view recognised.
 
-    def __init__(self, config: RecallConfig) -> None:
+    `cells` is K: how many cells of an observation have a kind."""
+
+    def __init__(self, config: RecallConfig, cells: int) -> None:
         super().__init__()
         self.config = config
         self.bias = nn.Parameter(torch.tensor(config.bias))
         self.asks = nn.Linear(config.d_model, 1)
         self.offers = nn.Linear(config.d_model, 1)
-        for gate in (self.asks, self.offers):
+        self.when = nn.Linear(config.d_model, config.d_model) if config.when else None
+        for gate in (self.asks, self.offers, *([self.when] if self.when else [])):
             nn.init.zeros_(gate.weight)
             nn.init.zeros_(gate.bias)
         self.amount = nn.Linear(2 * len(config.periods), config.d_model) if config.periods else None
         self.periods: Tensor
         self.register_buffer("periods", torch.tensor(config.periods), persistent=False)
+        self.recognises = config.marks > 0 and cells > 0
+        if self.recognises:
+            self.marks = nn.Linear(config.d_model, config.marks)
+            nn.init.ones_(self.marks.bias)  # what a step says at first: it was here
+            self.recognised = nn.Linear(config.marks * cells, config.d_model)
 
-    def scores(self, query: Tensor, key: Tensor, asks: Tensor, offers: Tensor, cells: Tensor | None) -> Tensor:
-        """s before masking: query `[B, Q, h]`, key `[B, P, h]`, gates `[B, Q, 1]` and `[B, P, 1]`, the match of the
-        cells `[B, Q, P]` → `[B, Q, P]`."""
+    def scores(
+        self, normal: Tensor, query: Tensor, key: Tensor, offers: Tensor, positions: Tensor, cells: Tensor | None
+    ) -> Tensor:
+        """s before masking: tokens that ask `[B, Q, D]`, their query `[B, Q, h]`; of the past its key `[B, P, h]`, what
+        it offers `[B, P, 1]`, its positions `[P, D]`, and the match of its cells `[B, Q, P]` → `[B, Q, P]`."""
         whole = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         if cells is None:
             return whole + self.bias
         if self.config.gates == "full":
             return cells + whole + self.bias
-        return cells + asks + offers.transpose(-1, -2) + self.bias
+        scores = cells + self.asks(normal) + offers.transpose(-1, -2) + self.bias
+        return scores if self.when is None else torch.add(scores, self.when(normal) @ positions.T)
 
     def read(self, mass: Tensor) -> Tensor | float:
         """The amount `[…]` as a vector `[…, D]`."""
@@ -131,6 +154,22 @@ class Recall(nn.Module):
         angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
         return read
+
+    def mark(self, normal: Tensor) -> Tensor:
+        """What a step will say of its cells, `[…, D]` → `[…, k]`."""
+        marks: Tensor = self.marks(normal) if self.recognises else normal[..., :0]
+        return marks
+
+    def recognise(self, weights: Tensor, marks: Tensor, memory: Tensor, kinds: Tensor) -> Tensor | float:
+        """What the recalled steps say of each cell in view, as a vector: weights `[B, Q, P]`, the marks of the past
+        `[B, P, k]` and its memory `[B, P, M]`, the kinds of the cells in view `[B, Q, K]` → `[B, Q, D]`."""
+        if not self.recognises:
+            return 0.0
+        said = weights[:, None] * marks.transpose(1, 2)[:, :, None]  # [B, k, Q, P]
+        of_kind = said @ (memory > 0).to(said.dtype)[:, None]  # [B, k, Q, M]
+        of_cell = of_kind.gather(-1, kinds[:, None].expand(-1, of_kind.shape[1], -1, -1))  # [B, k, Q, K]
+        told: Tensor = self.recognised(of_cell.transpose(1, 2).flatten(2))
+        return told
 
 
 def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,7 +186,7 @@ def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class RecallLayer(nn.Module):
     """Attention and a feed-forward network, each normalising its input (pre-LN). In the first layer, head 0 recalls."""
 
-    def __init__(self, config: RecallConfig, recalls: bool) -> None:
+    def __init__(self, config: RecallConfig, recall: Recall | None) -> None:
         super().__init__()
         self.heads = config.heads
         self.norm1, self.norm2 = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
@@ -159,7 +198,7 @@ class RecallLayer(nn.Module):
             nn.Linear(config.feedforward, config.d_model),
             nn.Dropout(config.dropout),
         )
-        self.recall = Recall(config) if recalls else None
+        self.recall = recall
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Normalised tokens, and queries, keys and values `[…, 3, H, h]`."""
@@ -180,6 +219,7 @@ class Cache(NamedTuple):
     values: list[Tensor]
     memory: Tensor  # [R, max_steps, M]
     offers: Tensor  # [R, max_steps, 1]
+    marks: Tensor  # [R, max_steps, k]
     time: Tensor  # [R] the present step of each row
 
 
@@ -197,7 +237,8 @@ class RecallTransformer(nn.Module):
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
         self.token_dropout = nn.Dropout(config.token_dropout)
-        self.layers = nn.ModuleList(RecallLayer(config, recalls=number == 0) for number in range(config.layers))
+        recall = Recall(config, self.observation_embedding.kinds_in_view)
+        self.layers = nn.ModuleList(RecallLayer(config, None if number else recall) for number in range(config.layers))
         self.output_norm = nn.LayerNorm(config.d_model)
         self.output = nn.Linear(config.d_model, config.actions)
 
@@ -208,13 +249,16 @@ class RecallTransformer(nn.Module):
 
     def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, D]`."""
-        before = self.action_embedding(torch.where(last < 0, self.config.actions, last))
-        tokens: Tensor = self.token_dropout(self.embedding_norm(seen + self.positional_encoding(time) + before))
+        if self.config.carry_action:
+            seen = seen + self.action_embedding(torch.where(last < 0, self.config.actions, last))
+        if self.config.positions:
+            seen = seen + self.positional_encoding(time)
+        tokens: Tensor = self.token_dropout(self.embedding_norm(seen))
         return tokens
 
     def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
         """Logits of every step, and what the recall head did if it is supervised."""
-        vectors, memory = self.observation_embedding(batch.observations)
+        vectors, memory, kinds = self.observation_embedding(batch.observations)
         last = torch.where(batch.time == 0, -1, batch.actions.roll(1))
         tokens = self.tokens(batch.per_step(vectors), last, batch.time)
         layout = Layout.of(batch, per_step=1)
@@ -225,25 +269,27 @@ class RecallTransformer(nn.Module):
             if layer.recall is None:
                 attended = layer.out_proj(layout.fused_attention(projected).flatten(1))
             else:
-                own, recalled = self._recall(layer.recall, normal, projected[:, :, 0], memory, batch, layout)
+                past = (layout.pad(batch.per_step(memory)), layout.pad(batch.per_step(kinds)))
+                own, told, recalled = self._recall(
+                    layer.recall, layout.pad(normal), layout.pad(projected[:, :, 0]), *past
+                )
                 others = [layout.fused_attention(projected[:, :, 1:]).flatten(1)] if layer.heads > 1 else []
-                read = layer.recall.read(layout.pack(recalled.mass[..., None])[:, 0])
-                attended = layer.out_proj(torch.cat([own, *others], -1)) + read
+                attended = layer.out_proj(torch.cat([layout.pack(own), *others], -1)) + layout.pack(told)
             tokens = layer.finish(tokens, attended)
         return Output(self.output(self.output_norm(tokens)), {}, recalled if supervised else None)
 
     def _recall(
-        self, recall: Recall, normal: Tensor, projected: Tensor, memory: Tensor, batch: Batch, layout: Layout
-    ) -> tuple[Tensor, Recalled]:
-        """The recall head over a packed batch: its output `[S, h]`, and its scores and mass."""
-        query, key, value = layout.pad(projected).unbind(2)  # [B, T, h] each
-        cells = None
-        if self.config.keys == "cells":
-            cells = self.observation_embedding.match(query, layout.pad(batch.per_step(memory)))
-        asks, offers = layout.pad(recall.asks(normal)), layout.pad(recall.offers(normal))
-        past = torch.ones(batch.longest, batch.longest, dtype=torch.bool, device=query.device).tril(-1)
-        scores, weights, mass = settle(recall.scores(query, key, asks, offers, cells), past)
-        return layout.pack(weights @ value), Recalled(scores, mass, self.config.loss)
+        self, recall: Recall, normal: Tensor, projected: Tensor, memory: Tensor, kinds: Tensor
+    ) -> tuple[Tensor, Tensor, Recalled]:
+        """The recall head over whole episodes `[B, T, …]`: its output `[B, T, h]`, what else it tells the step
+        `[B, T, D]`, and its scores and mass."""
+        query, key, value = projected.unbind(2)  # [B, T, h] each
+        step = torch.arange(normal.shape[1], device=normal.device)
+        cells = self.observation_embedding.match(query, memory) if self.config.keys == "cells" else None
+        scores = recall.scores(normal, query, key, recall.offers(normal), self.positional_encoding(step), cells)
+        scores, weights, mass = settle(scores, step < step[:, None])
+        told = recall.read(mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
+        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, self.config.loss)
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
@@ -258,8 +304,11 @@ class RecallTransformer(nn.Module):
         shape = (rows, config.heads, max_steps, config.d_model // config.heads)
         keys, values = ([weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2))
         memory = weight.new_zeros(rows, max_steps, self.observation_embedding.memory)
-        offers = weight.new_zeros(rows, max_steps, 1)
-        return Cache(keys, values, memory, offers, torch.full((rows,), -1, device=weight.device))
+        offers, marks = (
+            weight.new_zeros(rows, max_steps, size)
+            for size in (1, config.marks if self.observation_embedding.kinds_in_view else 0)
+        )
+        return Cache(keys, values, memory, offers, marks, torch.full((rows,), -1, device=weight.device))
 
     def step(
         self, cache: Cache, observations: Tensor, last_actions: Tensor, watch: Sequence[Head] = ()
@@ -269,7 +318,7 @@ class RecallTransformer(nn.Module):
         row = torch.arange(len(cache.time), device=cache.time.device)
         time = torch.where(last_actions < 0, 0, cache.time + 1)
         cache.time.copy_(time)
-        vectors, memory = self.observation_embedding(observations)
+        vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
         tokens = self.tokens(vectors, last_actions, time)[:, None]  # [R, 1, D]
         step = torch.arange(cache.memory.shape[1], device=time.device)
@@ -282,16 +331,20 @@ class RecallTransformer(nn.Module):
             keys, values = cache.keys[number], cache.values[number]
             keys[row, :, time], values[row, :, time] = key, value
             seen = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None])
-            attended, read = seen[:, :, 0], torch.zeros_like(tokens)  # [R, H, h], [R, 1, D]
-            if layer.recall is not None:
-                cache.offers[row, time] = layer.recall.offers(normal[:, 0])
+            attended, told = seen[:, :, 0], torch.zeros_like(tokens)  # [R, H, h], [R, 1, D]
+            if (recall := layer.recall) is not None:
+                cache.offers[row, time], cache.marks[row, time] = (
+                    recall.offers(normal[:, 0]),
+                    recall.mark(normal[:, 0]),
+                )
                 own = query[:, :1]  # [R, 1, h]: the query of head 0 at one step
                 cells = self.observation_embedding.match(own, cache.memory) if self.config.keys == "cells" else None
-                scores = layer.recall.scores(own, keys[:, 0], layer.recall.asks(normal), cache.offers, cells)
+                positions = self.positional_encoding(step)
+                scores = recall.scores(normal, own, keys[:, 0], cache.offers, positions, cells)
                 scores, share, mass = settle(scores, past[:, None])
                 attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
-                read = read + layer.recall.read(mass)
+                told = told + recall.read(mass) + recall.recognise(share, cache.marks, cache.memory, kinds[:, None])
                 if RECALL_HEAD in watch:
                     weights[RECALL_HEAD] = scores[:, 0].exp()
-            tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + read)
+            tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + told)
         return self.output(self.output_norm(tokens[:, 0])), weights
