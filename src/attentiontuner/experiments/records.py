@@ -40,6 +40,9 @@ CURVES = (
 )
 CURVE_DIGITS = 5
 
+RESULT_NEUTRAL = frozenset({"test_demos"})
+"""Parts of a cell that change what is drawn of it, not its result: it is the same experiment with others."""
+
 
 class RecordError(UserError):
     """A file that is not a record this version can read."""
@@ -217,7 +220,7 @@ def read_records(folder: Path) -> list[Record]:
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     before, after = json.loads(json.dumps(old)), json.loads(json.dumps(new))
     for name in after:
-        if before.get(name) != after[name]:
+        if name not in RESULT_NEUTRAL and before.get(name) != after[name]:
             return name, before.get(name), after[name]
     return None
 

@@ -77,6 +77,7 @@ class TrainStep:
         self._graphs: dict[Sizes, _Graph | None] = {}
         if data.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if precision == "bfloat16" else "highest")
+            torch.backends.cudnn.allow_tf32 = precision == "bfloat16"  # convolutions have a switch of their own
 
     def __call__(self, rows: NDArray[np.int64]) -> None:
         """One step on the episodes `rows` (of all processes together). No synchronisation."""
