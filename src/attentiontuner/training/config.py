@@ -25,8 +25,10 @@ class Method:
     pairs: bool = True
 
 
+RECALL_DEMONSTRATIONS = 120_000
+"""How many demonstrations a recall network sees on every task, each of the data set's as often as that takes."""
+
 _RECALL_RECIPE = {
-    "epochs": 12,
     "batch_size": 32,
     "learning_rate": 1e-3,
     "schedule": "cosine",
@@ -220,8 +222,12 @@ def paper_config(
 
 
 def recipe_epochs(task: Task, method: str) -> int:
-    """Epochs of the recipe: the task's own for that method, else the method's."""
-    return int(task.epochs.get(method, METHODS[method].recipe.get("epochs", PAPER_EPOCHS)))
+    """Epochs of the recipe: the task's own for that method; else the paper's, or for recall networks those of
+    `RECALL_DEMONSTRATIONS`."""
+    if method in task.epochs:
+        return task.epochs[method]
+    recall = METHODS[method].network is RecallConfig
+    return max(1, round(RECALL_DEMONSTRATIONS / task.demonstrations)) if recall else PAPER_EPOCHS
 
 
 def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:
