@@ -71,7 +71,7 @@ def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
     query = torch.randn(1, 8, generator=torch.Generator().manual_seed(1))
     (_, one, _), (_, other, _) = embedding(frame), embedding(moved)
     torch.testing.assert_close(embedding.match(query, one), embedding.match(query, other))
-    assert one.sum() == 49
+    assert (one / embedding.rarity.clamp(min=1e-9)).sum().item() == pytest.approx(49)
     twice = embedding.match(query, 2 * one) - embedding.match(query, one)
     assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
 
@@ -90,7 +90,7 @@ def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say()
 
 
 def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
-    model, packed = small(GRID)
+    model, packed = small(GRID, bias=-30.0)  # far below the largest score
     recall = model.layers[0].recall
     batch = DemoData(packed, attend_self=False).batch(np.arange(3))
     with torch.no_grad():
@@ -153,6 +153,12 @@ def test_input_is_standardised_with_the_training_set():
     model, _ = small(GRID)
     embedding = model.observation_embedding
     assert embedding.mean.sum().item() == pytest.approx(49, rel=1e-5)  # one kind of cell in each of 49 places
+    often = embedding.mean.view(49, -1).sum(0)
+    common, rare = often.argmax(), torch.where(often > 0.02, often, 99).argmin()
+    assert embedding.rarity[common].item() == pytest.approx(1 / often[common].item(), rel=1e-5)
+    assert embedding.rarity[rare] > embedding.rarity[common]
+    assert (embedding.rarity[often == 0] == 0).all()
+    assert (small(GRID, rarity=False)[0].observation_embedding.rarity == 1).all()
     constant = (embedding.mean > 1 - 1e-9) | (embedding.mean == 0)
     assert (embedding.scale[constant] == 0).all()
     assert set(model.state_dict()) >= {"observation_embedding.mean", "observation_embedding.scale"}

@@ -242,6 +242,7 @@ RECIPES: dict[str, Recipe] = {
                 _without("Full gate", "full-gate", {"gates": "full"}),
                 _without("Amount not read", "no-amount", {"periods": ()}),
                 _without("Periods without 2", "log-periods", {"periods": (1.5, 2.7, 4.9, 8.8, 15.8)}),
+                _without("Kinds not weighed", "no-rarity", {"rarity": False}),
                 _without("Cells not recognised", "no-marks", {"marks": 0}),
                 _without("No positions asked for", "no-when", {"when": False}),
                 _without("Action not carried", "no-action", {"carry_action": False}),

@@ -18,9 +18,16 @@ from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cel
 from attentiontuner.observations import ObservationSpec
 
 
+FITTED = 20_000
+"""The most images or vectors a mean is taken over, spread over the training set."""
+
+
 class GridCells(nn.Module):
     """A symbol grid: one-hot (cell, symbols) features, standardised, through one layer. What it leaves in memory is how
-    often each kind of cell occurs; a key belongs to a kind of cell, wherever it stands."""
+    often each kind of cell occurs; a key belongs to a kind of cell, wherever it stands.
+
+    A kind counts by how rare it is in the training set. Walls and floor are in every observation: counted as often as
+    they occur, they drown the one object, and a query that has begun to match them may never find it."""
 
     def __init__(self, observation: ObservationSpec, d_model: int, head: int) -> None:
         super().__init__()
@@ -36,9 +43,12 @@ class GridCells(nn.Module):
         self.scale: Tensor
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
+        self.rarity: Tensor
+        self.register_buffer("rarity", torch.ones(self.kinds))
 
-    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
-        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`."""
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64], rarity: bool = True) -> None:
+        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`; and weigh
+        kinds by their rarity."""
         kinds = cell_kinds(torch.from_numpy(np.ascontiguousarray(frames)), self.symbols).numpy()
         feature = kinds + np.arange(self.cells) * self.kinds
         weights = np.repeat(share, self.cells)
@@ -47,6 +57,9 @@ class GridCells(nn.Module):
         scale = np.where(deviation > 1e-6, 1 / deviation.clip(0.05), 0)
         self.mean.copy_(torch.from_numpy(mean))
         self.scale.copy_(torch.from_numpy(scale))
+        if rarity:
+            often = mean.reshape(self.cells, self.kinds).sum(0)  # cells of each kind in an observation
+            self.rarity.copy_(torch.from_numpy(np.where(often > 0, 1 / often.clip(0.02), 0)))
         spread = float((mean * (1 - mean) * scale**2).sum())
         with torch.no_grad():
             self.weight.mul_(math.sqrt(self.cells) / math.sqrt(max(spread, 1.0)))
@@ -59,7 +72,8 @@ class GridCells(nn.Module):
         counts = torch.zeros(len(kinds), self.kinds, device=kinds.device).scatter_add_(
             1, kinds, torch.ones_like(kinds, dtype=torch.float32)
         )
-        return torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias), counts, kinds
+        vectors = torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias)
+        return vectors, counts * self.rarity, kinds
 
     def match(self, query: Tensor, memory: Tensor) -> Tensor:
         """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
@@ -91,9 +105,12 @@ class DenseCells(nn.Module):
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape[:1]))
 
-    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
-        """Standardise with the training set: the mean of every input, and the deviation of each channel."""
+    def fit(self, frames: NDArray[Any], share: NDArray[np.float64], rarity: bool = True) -> None:
+        """Standardise with the training set: the mean of every input, and the deviation of each channel. Places have
+        no kinds, so none is rare."""
         vectors = frames.ndim == 2
+        every = -(-len(frames) // FITTED)
+        frames, share = frames[::every], share[::every] / share[::every].sum()
         mean = np.zeros(frames.shape[1:])
         square = np.zeros(frames.shape[1:])
         for start in range(0, len(frames), 256):

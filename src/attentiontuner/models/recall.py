@@ -49,8 +49,8 @@ class RecallConfig:
 
     Attributes:
         periods: periods T, in things, of the read-out of the amount; empty: the amount is not read.
-        bias: what every score starts at. At -9 the 49 cells of a past grid add up to next to nothing; a higher start
-            makes the first steps push all keys down, and some seeds never tell two kinds of cell apart again.
+        bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
+            start makes the first steps push all keys down.
         keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
         gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
             `full`: a product of query and key for the whole observation instead.
@@ -59,6 +59,7 @@ class RecallConfig:
             Only symbol grids have kinds.
         loss: `count`; `rows`: cross-entropy over each row with multiplicity and the null key; `binary`: the paper's.
         standardise: centre and scale the input with the training set's statistics.
+        rarity: with the same statistics, let rare kinds of cell count more in a match.
         token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
         carry_action: tokens carry the action before them.
         positions: tokens know their step. Without it episodes may be longer than those of the training set.
@@ -79,6 +80,7 @@ class RecallConfig:
     marks: int = 4
     loss: Literal["count", "rows", "binary"] = "count"
     standardise: bool = True
+    rarity: bool = True
     token_dropout: float = 0.0
     carry_action: bool = True
     positions: bool = True
@@ -118,7 +120,7 @@ class Recall(nn.Module):
     def __init__(self, config: RecallConfig, cells: int) -> None:
         super().__init__()
         self.config = config
-        self.bias = nn.Parameter(torch.tensor(config.bias))
+        self.bias = nn.Parameter(torch.tensor(float(config.bias)))
         self.asks = nn.Linear(config.d_model, 1)
         self.offers = nn.Linear(config.d_model, 1)
         self.when = nn.Linear(config.d_model, config.d_model) if config.when else None
@@ -245,7 +247,7 @@ class RecallTransformer(nn.Module):
     def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
         """Standardise the input with the training set's distinct observations and the share of steps that saw each."""
         if self.config.standardise:
-            self.observation_embedding.fit(frames, share)
+            self.observation_embedding.fit(frames, share, self.config.rarity)
 
     def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, D]`."""
