@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cell_kinds, sum_of_rows
 from attentiontuner.observations import ObservationSpec
 
-
 FITTED = 20_000
 """The most images or vectors a mean is taken over, spread over the training set."""
 
