@@ -1,5 +1,7 @@
 """A tiny task for tests: a colour is shown at the first step and must be named at the last."""
 
+import os
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +12,8 @@ from attentiontuner.observations import ObservationSpec
 from attentiontuner.tasks import Task, register_task
 
 SPEC = ObservationSpec("grid", (2, 2, 1), (5,))
+PAUSE = float(os.environ.get("TOY_PAUSE", "0"))
+"""Seconds an episode takes at least: for tests that stop a collection halfway."""
 
 
 class ToyEnv(gym.Env[Any, int]):
@@ -23,6 +27,7 @@ class ToyEnv(gym.Env[Any, int]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
+        time.sleep(PAUSE)
         self.cue, self.steps = int(self.np_random.integers(1, 3)), 0
         self.walk = self.np_random.integers(0, 2, size=(self.length + 1, *SPEC.shape)).astype(np.uint8)
         return self._frame(), {}

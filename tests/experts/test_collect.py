@@ -151,7 +151,7 @@ def start(out: Path) -> "subprocess.Popen[str]":
     """A collection of many small shards in two workers, returned once it has some of them."""
     size = ["--episodes", 1200, "--shard-episodes", 20, "--set", "length=30"]
     words = command(*TOY, "collect", "toy", "--seed", 5, "--out", out, "--workers", 2, *size)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": "0.01"}  # six seconds in all
     process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
     for _ in range(3000):
         if process.poll() is not None or len(listed(out)) >= 5:
