@@ -54,6 +54,10 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
             "expert": encode_map(expert, 80),
             "heads": maps,
         },
+        longer={
+            str(length): summarise(solved, [float(value) for value in solved], [steps] * cell.episodes, 0, 2**30)
+            for length in cell.lengths
+        },
     )
 
 

@@ -120,10 +120,9 @@ def test_a_record_with_a_test_set_of_another_size_is_of_the_same_experiment(tmp_
 def test_success_in_longer_worlds(tmp_path):
     cell = expand(get_recipe("longer"), "smoke", only=["counting", "longer"])[0]
     assert cell.lengths == [4, 6, 9, 12]  # 1.5, 2, 3 and 4 times the 3 rooms of that scale
-    here, there = make_record(replace(cell, lengths=()), 1.0), make_record(replace(cell, lengths=()), 0.5)
+    here, there = make_record(cell, 1.0), make_record(cell, 0.5)
     with pytest.raises(RecordError, match="at lengths 6, not"):
-        write_record(tmp_path, replace(here, cell=cell, longer={"6": there.evaluation}))
-    everywhere = {str(length): there.evaluation for length in cell.lengths}
-    write_record(tmp_path, record := replace(here, cell=cell, longer=everywhere))
+        write_record(tmp_path, replace(here, longer={"6": there.evaluation}))
+    write_record(tmp_path, record := replace(here, longer=there.longer))
     assert finished(tmp_path, cell) == record
     assert (record.success_at(1), record.success_at(2), record.success_at(5)) == (100.0, 50.0, None)

@@ -41,6 +41,17 @@ def test_several_seeds_have_median_and_mean_curves(tmp_path):
     assert "curves.png" not in names
 
 
+def test_recall_heads_have_their_tables_and_figures(tmp_path):
+    write_all(tmp_path / "records", ["recall", "recall-ablation", "longer"], "smoke")
+    build_report(tmp_path / "records", tmp_path, experts=False)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names >= {"recall.png", "recall-curves.png", "recall-ablation.png", "longer.png"}
+    text = (tmp_path / "README.md").read_text()
+    assert "|  | Counting | Hallway |" in text  # a table of many columns stands on its side
+    assert "| Kinds not weighed | 100.0 | 100.0 |" in text
+    assert "| Without positions, 2× | 100.0 | 100.0 | 100.0 |" in text
+
+
 def test_every_figure_is_there_and_is_a_picture(report):
     names = {path.name for path in (report / "figures").iterdir()}
     assert names == {

@@ -1,10 +1,12 @@
 """Tables from records, and what an annotation is worth."""
 
+from dataclasses import replace
+
 import pytest
 
 from attentiontuner.experiments.paper import HumanTime
 from attentiontuner.experiments.recipes import RECIPES
-from attentiontuner.experiments.tables import Entry, make_table, readme_table, result_grid, welch_grid
+from attentiontuner.experiments.tables import Entry, make_table, readme_table, result_grid, speed_grid, welch_grid
 from attentiontuner.experiments.value import value_grid, worth_of
 from tests.experiments.made import write_all
 
@@ -54,6 +56,22 @@ def test_readme_table(records):
     assert "| 53.2 ± 28.3 | 99.4 ± " in text
     assert "1,000 episodes a seed" in text
     assert "do not compare" in readme_table(records, "small")
+
+
+def test_recall_heads_stand_beside_table1_in_the_readme(tmp_path):
+    made = write_all(tmp_path, ["recall"], "paper", keep=lambda cell: cell.task == "counting", epochs=3)
+    assert "| Counting | – | 6 ± 0.7 | 99.4 ± 0.5 | 6.5 ± 0.4 | 99.4 ± 0.5 |" in readme_table(made)
+
+
+def test_speed_is_the_median_epoch_at_which_the_test_actions_are_right(tmp_path):
+    keep = lambda cell: cell.task == "hallway" and cell.method == "recall"  # noqa: E731
+    made = write_all(tmp_path, ["recall"], "paper", keep=keep, epochs=4)
+    curves = ([0.5, 0.99, 1, 1], [0.99, 1, 1, 1], [0.5, 0.98, 0.985, 0.99], [0.9, 0.99, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9])
+    taken = [replace(record, curves={"test_accuracy": list(curve)}) for record, curve in zip(made, curves, strict=True)]
+    grid = speed_grid(taken, ("attentiontuner", "recall"))
+    assert list(grid.head) == ["Task", "AttentionTuner", "Recall heads"]
+    assert grid.body == [["Hallway", "–", "2 of 4, 0.0 min"]]  # half a second an epoch
+    assert speed_grid(taken[-1:], ["recall"]).body == [["Hallway", "not in 4"]]
 
 
 def test_html_is_escaped():

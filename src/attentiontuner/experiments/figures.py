@@ -139,6 +139,35 @@ def success_bars(table: Table) -> Figure | None:
     return figure
 
 
+def success_rows(table: Table) -> Figure | None:
+    """Bars of a recipe's entries as rows, for tables of many columns; one panel per task, with 90 % intervals."""
+    tasks = [task for task, row in table.rows.items() if sum(bool(entry.values) for entry in row.values()) > 1]
+    if not tasks:
+        return None
+    columns = table.recipe.columns
+    figure = Figure(figsize=(3.4 * len(tasks) + 1.8, 0.27 * len(columns) + 1.3), layout="constrained")
+    axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
+    for axis, task in zip(axes, tasks, strict=True):
+        for place, column in enumerate(columns):
+            entry, (colour, _, hatch) = table.rows[task][column.title], style_of(column.method)
+            if entry.values:
+                error = None if math.isnan(entry.half_width) else _clipped(entry)
+                axis.barh(
+                    place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6, xerr=error
+                )
+                seeds = "" if len(entry.values) >= entry.planned else f"  n={len(entry.values)}"
+                axis.text(entry.mean + 2, place, f"{entry.mean:.1f}{seeds}", va="center", fontsize=7)
+        axis.set_yticks(range(len(columns)), [column.title for column in columns])
+        axis.set_ylim(len(columns) - 0.4, -0.6)
+        axis.set_xlim(0, 125)
+        axis.set_xticks(range(0, 101, 20))
+        _plain(axis, "x")
+        axis.set_title(get_task(task).title)
+        axis.set_xlabel("success, %")
+    _legend(figure, [column.method for column in columns], bars=True)
+    return figure
+
+
 def success_by_task(table: Table) -> Figure | None:
     """Bars of every column beside each other, task by task, with 90 % intervals; diamonds are the paper's numbers."""
     tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
@@ -231,12 +260,16 @@ def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, pa
     if entry.values:
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
-            low, high = min(entry.half_width, entry.mean), min(entry.half_width, max(100 - entry.mean, 0))
-            axis.errorbar(place, entry.mean, [[low], [high]], color="black", capsize=3, linewidth=1)
+            axis.errorbar(place, entry.mean, _clipped(entry), color="black", capsize=3, linewidth=1)
         if len(entry.values) < entry.planned:
             axis.text(place, 104, f"n={len(entry.values)}", ha="center", fontsize=7)
     if paper and entry.published is not None:
         axis.plot(place, entry.published.mean, "D", markerfacecolor="white", markeredgecolor="black", markersize=5)
+
+
+def _clipped(entry: Entry) -> list[list[float]]:
+    """The interval below and above the mean, within 0 and 100 %."""
+    return [[min(entry.half_width, entry.mean)], [min(entry.half_width, max(100 - entry.mean, 0))]]
 
 
 def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: bool = False) -> None:
@@ -265,8 +298,8 @@ def _wrap(title: str) -> str:
     return title.replace(", ", "\n").replace(" over ", "\nover ").replace(" ", "\n", 1 if " %" not in title else 0)
 
 
-def _plain(axis: Any) -> None:
-    axis.grid(axis="y", linewidth=0.4, alpha=0.5)
+def _plain(axis: Any, grid: str = "y") -> None:
+    axis.grid(axis=grid, linewidth=0.4, alpha=0.5)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(which="both", labelsize=8)

@@ -22,6 +22,7 @@ from attentiontuner.experiments.figures import (
     scaling_lines,
     success_bars,
     success_by_task,
+    success_rows,
     to_png,
 )
 from attentiontuner.experiments.heatmaps import expert_heatmaps, expert_matrices, learned_heatmaps, split_matrices
@@ -30,7 +31,15 @@ from attentiontuner.experiments.paper import HumanTime
 from attentiontuner.experiments.recipes import METHODS, RECIPES
 from attentiontuner.experiments.records import Record, read_records
 from attentiontuner.experiments.scales import SCALES
-from attentiontuner.experiments.tables import Grid, make_table, readme_table, result_grid, welch_grid
+from attentiontuner.experiments.tables import (
+    MANY_COLUMNS,
+    Grid,
+    make_table,
+    readme_table,
+    result_grid,
+    speed_grid,
+    welch_grid,
+)
 from attentiontuner.experiments.value import value_grid
 from attentiontuner.files import write_bytes, write_text
 from attentiontuner.tasks import get_task
@@ -158,18 +167,24 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
                 section.grids.append(welch_grid(table))
                 section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
             section.add("success", success_by_task(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
-            _curves(section, records, "curves")
+            _curves(section, [record for record in records if record.cell.home == recipe.name], "curves")
         elif recipe.name == "recall":
             caption = "Mean success over seeds, 90 % intervals. A place without a bar has no record yet."
-            section.add("recall", success_bars(table), caption)
+            section.add("recall", success_by_task(table), caption)
+            section.grids.append(speed_grid(records, ("attentiontuner", "recall")))
+            section.texts.append(
+                "Second table: the epoch by which 99 % of the test actions are right, of how many, and minutes of "
+                "training until then; medians over seeds. Several runs shared a GPU, so minutes are only a guide."
+            )
             _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
         elif recipe.name == "longer":
             section.add("longer", longer_lines(table), "Success in longer worlds: mean over seeds, 90 % intervals.")
         else:
-            caption = f"{recipe.title}: mean over seeds, 90 % intervals{diamonds}."
-            section.add(recipe.name, success_bars(table), caption)
+            many = len(table.recipe.columns) > MANY_COLUMNS
+            caption = f"{recipe.title}: mean over seeds, 90 % intervals{'' if many else diamonds}."
+            section.add(recipe.name, success_rows(table) if many else success_bars(table), caption)
         sections.append(section)
     return sections
 
