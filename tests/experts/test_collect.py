@@ -147,18 +147,24 @@ def test_one_collection_at_a_time(tmp_path):
         collect(TASK, 8, 1, tmp_path / "d", workers=1)
 
 
-def start(out: Path) -> "subprocess.Popen[str]":
-    """A collection of many small shards in two workers, returned once it has some of them."""
+def start(out: Path, shards: int = 5) -> "subprocess.Popen[str]":
+    """A collection of many small shards in two workers, returned once both run and the manifest lists `shards`."""
     size = ["--episodes", 1200, "--shard-episodes", 20, "--set", "length=30"]
     words = command(*TOY, "collect", "toy", "--seed", 5, "--out", out, "--workers", 2, *size)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": "0.01"}  # six seconds in all
-    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     for _ in range(3000):
-        if process.poll() is not None or len(listed(out)) >= 5:
+        if process.poll() is not None or (len(workers_of(process)) == 2 and len(listed(out)) >= shards):
             break
         time.sleep(0.01)
     assert process.poll() is None, "the collection ended before it could be stopped"
     return process
+
+
+def workers_of(process: "subprocess.Popen[str]") -> list[int]:
+    """The worker processes that were started by now."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def listed(out: Path) -> list[int]:
@@ -192,11 +198,39 @@ def test_stopped_at_any_moment_it_goes_on_to_the_same_bytes(tmp_path, stop):
     assert contents(tmp_path / "d") == contents(tmp_path / "undisturbed")
 
 
+STOPPED = "attentiontuner: stopped; the same command goes on from what is finished\n"
+
+
+@pytest.mark.parametrize("shards", [0, 5])
+def test_ctrl_c_at_a_terminal_is_one_line(tmp_path, shards):
+    """It reaches every process at once: workers that are still importing (no shard yet), and those at work."""
+    process = start(tmp_path / "d", shards)
+    while not all("numpy" in Path(f"/proc/{pid}/maps").read_text() for pid in workers_of(process)):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, STOPPED)
+
+
+def test_ctrl_c_pressed_again_neither_hangs_nor_leaks(tmp_path):
+    process = start(tmp_path / "d")
+    while process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    assert process.communicate(timeout=60)[1] == STOPPED
+
+
+def test_a_terminated_collection_cleans_up(tmp_path):
+    process = start(tmp_path / "d")
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (143, "")
+    DemoStore.open(tmp_path / "d").verify()
+
+
 def test_a_dead_worker_is_one_clear_line(tmp_path):
     process = start(tmp_path / "d")
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    os.kill(workers[0], signal.SIGKILL)
+    os.kill(workers_of(process)[0], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2, said
     assert "a worker process died" in said

@@ -8,14 +8,15 @@ from there.
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context, parent_process
+from multiprocessing import Pipe, get_context, parent_process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -153,9 +154,10 @@ def collect(
         done = sum(shard.episodes for shard in finished.values())
         with progress(f"collect {task.name}", total=episodes) as bar:
             bar.advance(done)
-            for entry in _collect_missing(writer, task, missing, workers):
-                writer.register(entry)
-                bar.advance(entry.episodes)
+            with closing(_collect_missing(writer, task, missing, workers)) as entries:
+                for entry in entries:
+                    writer.register(entry)
+                    bar.advance(entry.episodes)
     return DemoStore.open(writer.path)
 
 
@@ -183,14 +185,17 @@ def _remove_leftovers(root: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _collect_missing(writer: DemoWriter, task: Task, missing: list[int], workers: int | None) -> Iterator[ShardEntry]:
+def _collect_missing(
+    writer: DemoWriter, task: Task, missing: list[int], workers: int | None
+) -> Generator[ShardEntry, None, None]:
     processes = min(len(missing), workers or usable_cores())
     if processes <= 1:
         for index in missing:
             yield collect_shard(writer.path, writer.manifest, task, index)
         return
     with _pool(processes) as pool:
-        jobs = [pool.submit(collect_shard, writer.path, writer.manifest, task, index) for index in missing]
+        with _ctrl_c_is_not_inherited():
+            jobs = [pool.submit(collect_shard, writer.path, writer.manifest, task, index) for index in missing]
         try:
             for job in as_completed(jobs):
                 yield job.result()
@@ -203,21 +208,66 @@ def _collect_missing(writer: DemoWriter, task: Task, missing: list[int], workers
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_worker)
+    """Worker processes. Stopped by Ctrl-C, SIGTERM or an error, they leave at once; a half-made shard is lost.
+
+    The way out cannot be interrupted: that would leave workers, and with them this process, waiting for ever.
+    """
+    lifeline, hold = Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(lifeline,)
+    )
     try:
-        yield pool
+        with _handled(signal.SIGTERM, _leave):
+            yield pool
+    except BaseException:
+        hold.close()
+        raise
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with _handled(signal.SIGINT, signal.SIG_IGN), _handled(signal.SIGTERM, signal.SIG_IGN):
+            pool.shutdown(wait=True, cancel_futures=True)
+        hold.close()
+        lifeline.close()
 
 
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+@contextmanager
+def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """`handler` in place of the present one; outside the main thread, where Python has no signals, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _leave(number: int, frame: Any) -> NoReturn:
+    """Clean up, then end as a shell expects of a process that this signal ended."""
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def _ctrl_c_is_not_inherited() -> Iterator[None]:
+    """Processes started in this block never see Ctrl-C, not even before `_start_worker`; here it comes after it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_worker(lifeline: Connection) -> None:
+    """Leave Ctrl-C to the parent, and end when it closes its end of `lifeline`, or when it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+
+
+def _end_with_parent(lifeline: Connection) -> None:
     parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
+    assert parent is not None
+    wait([lifeline, parent.sentinel])
     os._exit(1)
