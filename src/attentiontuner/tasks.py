@@ -1,6 +1,8 @@
 """The table of tasks. One row per task; nothing else in the package knows a task by its name."""
 
 import importlib
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -89,8 +91,19 @@ class Task:
         try:
             env = gym.make(self.env_id, disable_env_checker=True, render_mode=render_mode, **self.settings)
         except (TypeError, ValueError, gym.error.Error) as error:
-            raise UserError(f"task {self.name!r} does not take these settings: {error}") from error
+            raise UserError(f"task {self.name!r} does not take these settings: {self._refusal(error)}") from error
         return env if self.wrap is None else resolve(self.wrap)(env)
+
+    def _refusal(self, error: Exception) -> str:
+        """Why the environment could not be made, in words for who chose the settings."""
+        text = str(error).partition(" was raised from the environment creator")[0]
+        unknown = re.search(r"keyword argument '(\w+)'", text)
+        creator = gym.spec(self.env_id).entry_point if unknown and unknown[1] in self.settings else None
+        if unknown is None or creator is None:
+            return text
+        parameters = inspect.signature(resolve(creator)).parameters.values()
+        known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD and one.name != "render_mode"]
+        return f"there is no setting {unknown[1]!r}; it takes {', '.join(known) or 'none'}"
 
     def make_expert(self, env: gym.Env[Any, Any]) -> Expert:
         """The expert for the episode that `env` was just reset to."""

@@ -143,8 +143,20 @@ def test_unknown_task(tmp_path):
 def test_settings_the_environment_refuses(tmp_path):
     done = run("collect", "hallway", "--out", tmp_path / "d", "--set", "length=0")
     assert_refused(done, "length")
-    assert_refused(run("collect", "hallway", "--out", tmp_path / "d", "--set", "width=3"), "width")
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "reason"),
+    [
+        ("hallway", "width", "there is no setting 'width'; it takes length, tile_size"),
+        ("counting", "lenght", "there is no setting 'lenght'; it takes length, test_freq, empty_freq, modulus"),
+        ("toy", "speed", "there is no setting 'speed'; it takes length"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_those_that_exist(tmp_path, capsys, task, setting, reason):
+    assert main([*TOY, "collect", task, "--out", str(tmp_path / "d"), "--set", f"{setting}=3"]) == 2
+    assert capsys.readouterr().err == f"attentiontuner: task {task!r} does not take these settings: {reason}\n"
 
 
 def test_missing_folder_and_foreign_folder(tmp_path):

@@ -3,6 +3,8 @@
 import errno
 import importlib
 import sys
+import sysconfig
+import traceback
 from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -64,6 +66,8 @@ def run(verb: str, words: Sequence[str]) -> int:
         raise UserError(
             f"unknown command {verb!r}: the commands are {', '.join(COMMANDS)}; `attentiontuner --help` explains them"
         )
+    if "--import" in words:
+        raise UserError(f"--import stands before the command: attentiontuner --import FILE {verb} ...")
     import tyro
 
     name = verb.replace("-", "_")
@@ -92,17 +96,39 @@ def overview() -> str:
 
 def import_user_code(address: str) -> None:
     """Import a module by name, or a .py file by path, named by the user on the command line."""
-    if not address.endswith(".py"):
-        try:
-            importlib.import_module(address)
-        except ModuleNotFoundError as error:
-            raise UserError(f"--import {address}: {error}") from error
-        return
     path = Path(address)
-    spec = spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    if address.endswith(".py") and not path.is_file():
         raise UserError(f"--import {address}: there is no such file")
+    try:
+        if address.endswith(".py"):
+            _import_file(path)
+        else:
+            importlib.import_module(address)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{address}.".startswith(f"{error.name}."):
+            problem = f"there is no module {error.name!r}; a file is named by its path, which ends in .py"
+        else:
+            problem = _where_and_what(error)
+        raise UserError(f"--import {address}: {problem}") from error
+
+
+def _import_file(path: Path) -> None:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
     spec.loader.exec_module(module)
+
+
+def _where_and_what(error: Exception) -> str:
+    """`my_tasks.py, line 4: ZeroDivisionError: division by zero`, the line being the last of the user's own."""
+    what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    python = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")} | {Path(__file__).parents[1]}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith("<") and python.isdisjoint(Path(frame.filename).parents):
+            return f"{frame.filename}, line {frame.lineno}: {what}"
+    return what
