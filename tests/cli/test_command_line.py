@@ -1,11 +1,71 @@
-"""What every command shares: `--import`, and errors in it."""
+"""What every command shares: how help and mistakes read, `--import`, and errors in it."""
 
+import re
 import sys
 
 import pytest
 
-from attentiontuner.cli import main
+from attentiontuner.cli import COMMANDS, main
 from tests.cli.command import TOY, assert_refused, run
+
+
+def said_and_left(capsys, *words: str) -> tuple[str, int]:
+    """What a command says that ends while its options are read, and its exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    printed = capsys.readouterr()
+    return printed.out + printed.err, left.value.code
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_help_speaks_no_python_and_fits_the_terminal(monkeypatch, capsys, verb):
+    monkeypatch.setenv("COLUMNS", "80")
+    text, code = said_and_left(capsys, verb, "--help")
+    assert code == 0
+    usage, *lines = text.replace("{True,False}", "").splitlines()
+    assert not re.search(r"\b(STR|INT|FLOAT|None|True|False)\b|\(default: (''|)\)", text.replace("{True,False}", ""))
+    assert max(map(len, lines)) <= 80
+    assert usage.startswith(f"usage: attentiontuner {verb} [-h]")
+
+
+def test_help_names_values_and_defaults(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    text, _ = said_and_left(capsys, "collect", "--help")
+    assert "collect [-h] [OPTIONS] TASK\n" in text
+    for option in ("--out PATH ", "--episodes NUMBER ", "--set NAME=VALUE ... "):
+        assert option in text
+    text, _ = said_and_left(capsys, "evaluate", "--help")
+    assert "[OPTIONS] [RUN]\n" in text
+    assert "how many. (default: 1000)" in text
+
+
+def test_the_overview_fits_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"  {verb} " in text for verb in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["collect", "toy", "--out", "d", "--episodes", "1.5"], "--episodes: '1.5' is not a whole number"),
+        (["train", "toy", "--data", "d", "--out", "r", "--dropout", "x"], "--dropout: 'x' is not a number"),
+        (["play", "toy", "--out", "d", "--seeds", "1", "x"], "--seeds: 'x' is not a whole number"),
+        (
+            ["train", "toy", "--data", "d", "--out", "r", "--precision", "half"],
+            "one of ('auto', 'float32', 'bfloat16')",
+        ),
+        (["collect"], "Missing from attentiontuner collect"),
+    ],
+)
+def test_mistaken_options_are_explained(monkeypatch, capsys, words, problem):
+    monkeypatch.setenv("COLUMNS", "120")
+    said, code = said_and_left(capsys, *words)
+    assert code == 2
+    assert problem in said
+    assert not re.search(r"None|<class|int\(\)|STR", said)
 
 
 @pytest.mark.parametrize(

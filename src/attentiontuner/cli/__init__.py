@@ -68,18 +68,19 @@ def run(verb: str, words: Sequence[str]) -> int:
         )
     if "--import" in words:
         raise UserError(f"--import stands before the command: attentiontuner --import FILE {verb} ...")
-    import tyro
+    from attentiontuner.cli.options import call
 
     name = verb.replace("-", "_")
     function = getattr(importlib.import_module(f"attentiontuner.cli.{name}"), name)
-    code = tyro.cli(function, prog=f"attentiontuner {verb}", args=list(words))
-    return int(code or 0)
+    return int(call(function, f"attentiontuner {verb}", words) or 0)
 
 
 def overview() -> str:
     """The text of `attentiontuner --help`."""
+    from attentiontuner.cli.options import wrapped
+
     width = max(map(len, COMMANDS)) + 2
-    lines = [f"  {verb:<{width}}{text}" for verb, text in COMMANDS.items()]
+    lines = [wrapped(f"  {verb:<{width}}{text}", " " * (width + 2)) for verb, text in COMMANDS.items()]
     return "\n".join(
         [
             "usage: attentiontuner [--import MODULE_OR_FILE] COMMAND ...",
@@ -88,8 +89,11 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "attentiontuner COMMAND --help tells more. --import loads your own code first, so that tasks it",
-            "registers (attentiontuner.register_task) work in every command.",
+            wrapped(
+                "attentiontuner COMMAND --help tells more. --import loads your own code first, so that tasks it "
+                "registers (attentiontuner.register_task) work in every command.",
+                "",
+            ),
         ]
     )
 

@@ -26,10 +26,10 @@ def annotate(
         annotator: whose labels these are; the page can change it.
         suggest: a trained run's folder; the steps its attention recalls are suggested.
         threshold: attention weight from which `--suggest` counts a step as recalled.
-        suggestions: `--no-suggestions` shows none at all, for labels that must not be influenced.
+        suggestions: suggest nothing at all, for labels that must not be influenced.
         host: address to listen on; any but the loopback address lets others on the network in who have the token.
         port: port to listen on; 8737 if not given, or a free one where that is taken.
-        browser: `--no-browser` only prints the address.
+        browser: only print the address.
     """
     require_studio()
     from attentiontuner.demos.store import DemoStore

@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from tyro.conf import Positional
 
+from attentiontuner.cli.options import Settings
 from attentiontuner.errors import UserError
 
 
@@ -18,7 +18,7 @@ def collect(
     seed: int = 1,
     workers: int | None = None,
     shard_episodes: int | None = None,
-    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    settings: Settings = (),
 ) -> None:
     """Record demonstrations of a task with its scripted expert, memory pairs included.
 

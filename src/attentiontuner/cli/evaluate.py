@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from attentiontuner.cli.options import Settings
 from attentiontuner.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def evaluate(
     seed: int = 0,
     policy: Literal["model", "random", "expert"] = "model",
     task: str | None = None,
-    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    settings: Settings = (),
     best: bool = False,
     video: int = 0,
     workers: int | None = None,

@@ -1,17 +1,17 @@
 """`attentiontuner play`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
+from attentiontuner.cli.options import Settings
 from attentiontuner.cli.studio_options import require_studio
 
 
 def play(
     task: tyro.conf.Positional[str],
     out: Path,
-    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    settings: Settings = (),
     player: str = "human",
     seed: int = 0,
     seeds: tuple[int, ...] = (),
@@ -34,7 +34,7 @@ def play(
         realtime: play in real time at this many steps a second.
         host: address to listen on; any but the loopback address lets others on the network in who have the token.
         port: port to listen on; 8737 if not given, or a free one where that is taken.
-        browser: `--no-browser` only prints the address.
+        browser: only print the address.
     """
     require_studio()
     from attentiontuner.cli.collect import parse_settings

@@ -1,13 +1,12 @@
 """`attentiontuner reproduce`: the cells of a table or figure of the paper, as records."""
 
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
 
 def reproduce(
-    name: tyro.conf.Positional[str],
+    recipe: tyro.conf.Positional[str],
     records: Path = Path("results"),
     only: str = "",
     seeds: str = "",
@@ -16,14 +15,14 @@ def reproduce(
     jobs: int = 1,
     executor: str = "local",
     data: Path | None = None,
-    keep_runs: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    keep_runs: bool = False,
+    dry_run: bool = False,
 ) -> int:
     """Run the cells of a recipe that have no record yet. Stopped at any moment, the same command goes on.
 
     Args:
-        name: the recipe: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value, controls, and
-            recall, recall-ablation, recall-labels, modulus, longer.
+        recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value, controls;
+            beyond it: recall, recall-ablation, recall-labels, modulus, longer.
         records: folder of the records; those of several machines are merged by copying files.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.
@@ -46,7 +45,7 @@ def reproduce(
     if executor not in ("local", "ray"):
         raise UserError(f"--executor {executor}: it is local or ray")
     plan = make_plan(
-        name,
+        recipe,
         records,
         only=[word.strip() for word in only.split(",") if word.strip()],
         seeds=parse_seeds(seeds),
