@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "attentiontuner"
-CELLAR = {"errors", "files", "seeds", "progress", "observations", "cores"}
+CELLAR = {"errors", "files", "seeds", "progress", "observations", "cores", "wording"}
 MAY_IMPORT = {
     **dict.fromkeys(CELLAR, CELLAR),
     "demos": CELLAR,

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 ObservationKind = Literal["grid", "image", "vector"]
 
@@ -33,9 +34,11 @@ class ObservationSpec:
             raise UserError(f"observation kind {self.kind!r} is not one of {', '.join(get_args(ObservationKind))}")
         rank = 1 if self.kind == "vector" else 3
         if len(self.shape) != rank or min(self.shape) < 1:
-            raise UserError(f"observation shape {self.shape} does not fit kind {self.kind!r}: {rank} sizes from 1")
+            sizes = counted(rank, "size")
+            raise UserError(f"observation shape {self.shape} does not fit kind {self.kind!r}: {sizes} from 1")
         if self.kind == "grid" and len(self.symbols) != self.shape[2]:
-            raise UserError(f"a grid of shape {self.shape} needs {self.shape[2]} symbol counts, not {self.symbols}")
+            counts = counted(self.shape[2], "symbol count")
+            raise UserError(f"a grid of shape {self.shape} needs {counts}, not {self.symbols}")
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.files import write_bytes
 from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.wording import counted
 
 Picture = NDArray[np.uint8]
 """`[H, W, 3]` RGB, row 0 at the top."""
@@ -139,7 +140,7 @@ def save_episode_picture(spec: ObservationSpec, demonstration: Demonstration, pa
         axes.set_axis_off()
     name = f"{title or 'episode'} {demonstration.episode} · seed {demonstration.seed}"
     result = "solved" if demonstration.success else "not solved"
-    figure.suptitle(f"{name} · {len(demonstration)} steps · {result}")
+    figure.suptitle(f"{name} · {counted(len(demonstration), 'step')} · {result}")
     _draw_matrix(bottom.subplots(), demonstration)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
@@ -165,4 +166,4 @@ def _draw_matrix(axes: Any, demonstration: Demonstration) -> None:
     if most > 1:
         handles, labels = dots.legend_elements(prop="colors", num=None if most <= 6 else 5)
         axes.legend(handles, labels, title="multiplicity", loc="upper right")
-    axes.set_title(f"expert matrix E in timesteps: {len(pairs)} pairs", fontsize=10)
+    axes.set_title(f"expert matrix E in timesteps: {counted(len(pairs), 'pair')}", fontsize=10)

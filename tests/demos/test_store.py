@@ -170,8 +170,8 @@ def test_few_shards_are_kept_in_memory(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"actions": np.array([0, 3])}, "action 3, but there are 3 actions"),
-        ({"observations": np.full((2, 3, 3, 3), 11, np.uint8)}, "channel 0 holds symbol 11, but there are 11"),
+        ({"actions": np.array([0, 3])}, "action 3, but the data set has only 3 actions"),
+        ({"observations": np.full((2, 3, 3, 3), 11, np.uint8)}, "channel 0 holds symbol 11, but has only 11"),
         ({"observations": np.zeros((2, 3, 3, 3), np.int64)}, "int64"),
         ({"observations": np.zeros((2, 3, 2, 3), np.uint8)}, "but the data set holds uint8"),
     ],

@@ -66,7 +66,7 @@ def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, m
     said = [line for line in error.splitlines() if line.startswith("attentiontuner: ")]
     assert len(said) == 1
     assert f"episode 20 (seed {EVALUATION_START + 20}): worker process" in said[0]
-    assert "finished episodes are in" in said[0]
+    assert "finished episodes kept in" in said[0]
     assert "Traceback" not in error
     finished = (run / "evaluation" / "episodes.jsonl").read_text().splitlines()
     assert 10 < len(finished) < 40

@@ -43,7 +43,8 @@ def test_files_say_the_same_as_the_result(tmp_path):
 def test_a_stopped_evaluation_goes_on(tmp_path):
     whole, _ = evaluate(HashPolicy(), TASK, 30, tmp_path / "whole", workers=0, batch=4)
     trouble = {EVALUATION_START + 20: "raise"}
-    with pytest.raises(UserError, match=r"^episode 20 \(seed \d+\): .*; \d+ finished episodes are in .*episodes.jsonl"):
+    message = r"^episode 20 \(seed \d+\): .*; \d+ finished episodes kept in .*episodes.jsonl"
+    with pytest.raises(UserError, match=message):
         evaluate(HashPolicy(), recall_task(trouble=trouble), 30, tmp_path / "parts", workers=0, batch=4)
     finished = lines(tmp_path / "parts")
     assert 10 < len(finished) < 30

@@ -86,7 +86,7 @@ def test_undo_of_a_whole_episode(player: Player) -> None:
 
 def test_a_step_the_page_did_not_see_is_refused(player: Player) -> None:
     player.step(0, 0)
-    with pytest.raises(OutOfStep, match="1 steps were made, not 0"):
+    with pytest.raises(OutOfStep, match="1 step made so far, not 0"):
         player.step(0, 0)
     with pytest.raises(UserError, match="action 9 does not exist"):
         player.step(9, 1)

@@ -41,7 +41,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "toy-grid", "--data", str(data), "--out", str(tmp_path / "run"), *SMALL]
     assert main(words) == 0
-    assert "1 epochs in" in capsys.readouterr().out
+    assert ": 1 epoch in" in capsys.readouterr().out
     assert main(words) == 0
     assert "is finished" in capsys.readouterr().out
 

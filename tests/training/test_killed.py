@@ -12,6 +12,7 @@ import pytest
 
 from attentiontuner.training.checkpoint import load_state
 from attentiontuner.training.log import read_metrics
+from attentiontuner.wording import counted
 from tests.training.toys import toy_store, without_times
 
 TOY_TASK = """
@@ -108,7 +109,7 @@ def test_a_signal_saves_and_says_how_to_go_on(place: Path, number: signal.Signal
     assert process.returncode == 128 + number
     state = load_state(out)
     assert state is not None
-    where = f"{state.epoch} of 6 epochs and {state.batch} batches"
+    where = f"{state.epoch} of 6 epochs and {counted(state.batch, 'batch', 'batches')}"
     assert f"{number.name}: saved after {where} in {out}; the same command goes on from there" in errors
     assert "Traceback" not in errors
 

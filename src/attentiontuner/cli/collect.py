@@ -8,6 +8,7 @@ from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 
 def collect(
@@ -41,7 +42,8 @@ def collect(
     wanted = chosen.demonstrations if episodes is None else episodes
     store = collect_demonstrations(chosen, wanted, seed, out, workers, shard_episodes)
     size = sum(path.stat().st_size for path in (store.path / "shards").iterdir()) / 1e6
-    print(f"{out}: {len(store)} episodes of {store.task}, {store.lengths.mean():.1f} steps on average, {size:.2f} MB")
+    length = f"{store.lengths.mean():.1f} steps on average"
+    print(f"{out}: {counted(len(store), 'episode')} of {store.task}, {length}, {size:.2f} MB")
 
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attentiontuner.cores import usable_cores
+from attentiontuner.wording import counted
 
 MEMORY_GYM = "pip install --no-deps memory-gym==1.0.2"
 EXTRAS = {
@@ -102,7 +103,7 @@ def device() -> Finding:
         return Finding("device", False, f"torch does not import: {error}", "pip install torch==2.13.0", True)
     if torch.cuda.is_available():
         return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16", core=True)
-    return Finding("device", True, f"cpu: {usable_cores()} cores, precision float32", core=True)
+    return Finding("device", True, f"cpu: {counted(usable_cores(), 'core')}, precision float32", core=True)
 
 
 def chromium() -> Finding:

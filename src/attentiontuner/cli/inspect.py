@@ -6,6 +6,8 @@ from typing import Any
 
 from tyro.conf import Positional
 
+from attentiontuner.wording import counted
+
 
 def inspect(
     path: Positional[Path],
@@ -39,7 +41,8 @@ def inspect(
         from attentiontuner.pictures import save_episode_picture
 
         if not 0 <= episode < len(store):
-            raise UserError(f"--episode {episode}: the data set holds {len(store)} episodes, numbered from 0")
+            episodes = counted(len(store), "episode")
+            raise UserError(f"--episode {episode}: the data set holds {episodes}, numbered from 0")
         save_episode_picture(store.observation, store[episode], picture, f"{store.task}, episode")
     print_json(summary) if json else print_table(summary)
 
@@ -58,6 +61,7 @@ def print_table(summary: dict[str, Any]) -> None:
     settings = ", ".join(f"{name}={value}" for name, value in summary["settings"].items())
     shape = "×".join(map(str, summary["observation"]["shape"]))
     share = summary["bytes"] / summary["raw_bytes"] if summary["raw_bytes"] else 0.0
+    shards = counted(summary["shards"], "shard")
     rows = {
         "task": f"{summary['task']} ({settings})" if settings else summary["task"],
         "seed": "none" if summary["seed"] is None else str(summary["seed"]),
@@ -66,12 +70,13 @@ def print_table(summary: dict[str, Any]) -> None:
         "episodes": f"{summary['episodes']:,}{unfinished}",
         "length": f"{summary['mean_length']:.1f} steps on average, {summary['max_length']} at most",
         "success rate": f"{summary['success_rate']:.1%}",
-        "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {summary['shards']} shards ({share:.2%} of the raw frames)",
+        "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {shards} ({share:.2%} of the raw frames)",
     }
     for name, found in summary["annotators"].items():
         flagged = f", {found['flagged_episodes']} flagged" if found["flagged_episodes"] else ""
         rows[f"annotator {name}"] = (
-            f"{found['annotated_episodes']:,} episodes, {found['pairs_per_episode']:.1f} pairs each{flagged}"
+            f"{counted(found['annotated_episodes'], 'episode', form=',')}, "
+            f"{found['pairs_per_episode']:.1f} pairs each{flagged}"
         )
     if not summary["annotators"]:
         rows["annotators"] = "none"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 if TYPE_CHECKING:
     from attentiontuner.training.trainer import TrainResult
@@ -188,10 +189,10 @@ def _summary(result: "TrainResult", epochs: int) -> str:
     figures = f", test accuracy {100 * last['test_accuracy']:.2f} %" if "test_accuracy" in last else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
-        return f"{result.run} is finished: {epochs} epochs in {minutes}{figures}; nothing to do"
+        return f"{result.run} is finished: {counted(epochs, 'epoch')} in {minutes}{figures}; nothing to do"
     if not result.finished:
-        return f"{result.run}: the budget ended after {done} of {epochs} epochs; the same command goes on"
-    return f"{result.run}: {epochs} epochs in {minutes}{figures}"
+        return f"{result.run}: the budget ended after {done} of {counted(epochs, 'epoch')}; the same command goes on"
+    return f"{result.run}: {counted(epochs, 'epoch')} in {minutes}{figures}"
 
 
 def _seconds(budget: str | None) -> float | None:

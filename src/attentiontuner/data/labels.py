@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 Draw = Literal["demos", "annotated", "noise", "random", "shuffled"]
 
@@ -64,7 +65,9 @@ def choose_demonstrations(
     if demos is None:
         return episodes
     if demos > len(episodes):
-        raise UserError(f"--demos {demos}: there are only {len(episodes)} training demonstrations; collect more")
+        raise UserError(
+            f"--demos {demos}: only {counted(len(episodes), 'demonstration')} can be trained on; collect more"
+        )
     return np.sort(rng.choice(episodes, demos, replace=False))
 
 

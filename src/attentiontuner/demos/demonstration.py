@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,8 @@ class Demonstration:
             raise UserError(f"episode {self.episode}, actions: an episode needs at least one step, this has 0")
         for field, array in (("observations", self.observations), ("rewards", self.rewards)):
             if len(array) != length:
-                raise UserError(f"episode {self.episode}, {field}: {len(array)} entries, but actions has {length}")
+                entries = counted(len(array), "entry", "entries")
+                raise UserError(f"episode {self.episode}, {field}: {entries}, but actions has {length}")
         if np.ndim(self.actions) != 1 or np.asarray(self.actions).dtype.kind not in "iu" or np.min(self.actions) < 0:
             raise UserError(f"episode {self.episode}, actions: expected whole numbers from 0, shape [T]")
         if not np.isfinite(self.rewards).all():
@@ -65,7 +67,7 @@ class Demonstration:
         return len(self.actions)
 
     def __repr__(self) -> str:
-        memory = "not annotated" if self.pairs is None else f"{len(self.pairs)} pairs"
+        memory = "not annotated" if self.pairs is None else counted(len(self.pairs), "pair")
         shape = "×".join(map(str, self.observations.shape))
         result = "success" if self.success else "failure"
         return f"Demonstration(episode {self.episode}, seed {self.seed}, observations {shape}, {result}, {memory})"

@@ -11,6 +11,7 @@ from typing import Any
 from attentiontuner.errors import UserError
 from attentiontuner.files import read_json, write_text
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.wording import counted
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -152,5 +153,6 @@ def read_manifest(root: Path) -> Manifest:
 def _entry(value: dict[str, Any]) -> ShardEntry:
     entry = ShardEntry(**{**value, "lengths": tuple(value["lengths"])})
     if len(entry.lengths) != entry.episodes:
-        raise UserError(f"shard {entry.index} lists {len(entry.lengths)} lengths for {entry.episodes} episodes")
+        lengths = counted(len(entry.lengths), "length")
+        raise UserError(f"shard {entry.index} lists {lengths} for {counted(entry.episodes, 'episode')}")
     return entry

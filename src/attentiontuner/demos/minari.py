@@ -18,6 +18,7 @@ from attentiontuner.demos.store import DemoStore
 from attentiontuner.demos.writer import DemoWriter
 from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.wording import counted
 
 KEY = "attentiontuner"
 """Under this key lies our text, in the metadata of the data set and of each episode."""
@@ -69,7 +70,7 @@ def _create(minari: Any, dataset_id: str, store: DemoStore, buffers: Sequence[An
             list(buffers),
             observation_space=Box(low, high, spec.shape, spec.dtype.type),
             action_space=Discrete(len(store.action_names)),
-            description=f"{len(store)} demonstrations of {store.task}, written by attentiontuner",
+            description=f"{counted(len(store), 'demonstration')} of {store.task}, written by attentiontuner",
             algorithm_name=store.annotator or "recorded",
             jpeg_encoding=False,  # Minari's default is lossy
         )

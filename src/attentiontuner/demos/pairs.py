@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 PairArray: TypeAlias = NDArray[np.int32]
 """`[K, 3]` rows (p, q, multiplicity), p < q, in order of (q, p), each (p, q) once. Always read-only."""
@@ -39,7 +40,7 @@ def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode
     rows = rows.astype(np.int64)
     _check(rows[:, 0] >= 0, rows, episode, "p is negative")
     _check(rows[:, 0] < rows[:, 1], rows, episode, "p must be before q")
-    _check(rows[:, 1] < length, rows, episode, f"q is outside the episode of {length} steps")
+    _check(rows[:, 1] < length, rows, episode, f"q is outside the episode of {counted(length, 'step')}")
     _check(rows[:, 2] >= 1, rows, episode, "the multiplicity is below 1")
     key = rows[:, 1] * length + rows[:, 0]
     if np.all(key[1:] > key[:-1]):

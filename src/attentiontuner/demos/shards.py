@@ -15,6 +15,7 @@ from safetensors.numpy import load, save
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.wording import counted
 
 ZSTD_LEVEL = 3
 CHUNK_BYTES = 2**24
@@ -129,7 +130,8 @@ def build_shard(demonstrations: Sequence[Demonstration], observation: Observatio
     for channel, limit in enumerate(observation.symbols):
         highest = int(table.frames[..., channel].max(initial=0))
         if highest >= limit:
-            raise UserError(f"observations: channel {channel} holds symbol {highest}, but there are {limit} symbols")
+            symbols = counted(limit, "symbol")
+            raise UserError(f"observations: channel {channel} holds symbol {highest}, but has only {symbols}")
     return Shard(
         frames=table.frames,
         frame_index=np.concatenate(rows).astype(np.int32),
@@ -151,7 +153,8 @@ def _check(demonstration: Demonstration, observation: ObservationSpec, actions: 
             f"but the data set holds {observation.dtype} {observation.shape}"
         )
     if demonstration.actions.max() >= actions:
-        raise UserError(f"{name}, actions: action {demonstration.actions.max()}, but there are {actions} actions")
+        known = counted(actions, "action")
+        raise UserError(f"{name}, actions: action {demonstration.actions.max()}, but the data set has only {known}")
 
 
 def encode_shard(shard: Shard) -> bytes:
@@ -196,5 +199,5 @@ def _fault(shard: Shard, observation: ObservationSpec, lengths: Sequence[int]) -
         if getattr(shard, name).shape != (episodes,):
             return f"{name} has shape {getattr(shard, name).shape}, not ({episodes},)"
     if steps and not 0 <= shard.frame_index.min() <= shard.frame_index.max() < len(shard.frames):
-        return f"a frame index is outside its {len(shard.frames)} frames"
+        return f"a frame index is outside its {counted(len(shard.frames), 'frame')}"
     return ""

@@ -17,6 +17,7 @@ from attentiontuner.demos.pairs import PairArray
 from attentiontuner.demos.shards import Shard, read_shard
 from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.wording import counted
 
 EXPERT = "expert"
 SHARDS_IN_MEMORY = 2
@@ -82,7 +83,8 @@ class DemoStore:
         return len(self.lengths)
 
     def __repr__(self) -> str:
-        return f"DemoStore({str(self.path)!r}, task {self.task}, {len(self)} episodes, annotator {self.annotator})"
+        episodes = counted(len(self), "episode")
+        return f"DemoStore({str(self.path)!r}, task {self.task}, {episodes}, annotator {self.annotator})"
 
     def __getitem__(self, episode: int) -> Demonstration:
         """Episode number `episode` (from the end where negative)."""

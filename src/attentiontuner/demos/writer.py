@@ -25,6 +25,7 @@ from attentiontuner.demos.shards import build_shard, encode_shard
 from attentiontuner.errors import UserError
 from attentiontuner.files import locked, make_folder, write_bytes
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.wording import counted
 
 PairsByAnnotator = Mapping[str, Sequence[PairArray | None]]
 """annotator → the pairs of each episode of a shard (None: that annotator has not annotated it)."""
@@ -177,7 +178,8 @@ def write_shard_files(
     )
     for annotator, of_episodes in annotations.items():
         if len(of_episodes) != len(demonstrations):
-            raise UserError(f"annotator {annotator!r}: {len(of_episodes)} pairs for {len(demonstrations)} episodes")
+            annotated = counted(len(of_episodes), "episode")
+            raise UserError(f"annotator {annotator!r}: pairs of {annotated}, but {len(demonstrations)} to write")
         lines = {
             first + i: Annotation(numbered[i].with_pairs(pairs).pairs)  # type: ignore[arg-type]
             for i, pairs in enumerate(of_episodes)

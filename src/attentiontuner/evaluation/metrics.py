@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 EPISODE_CONFIDENCE = 0.95
 """Confidence of the interval around one policy's success rate."""
@@ -53,7 +54,8 @@ def success_rate(successes: Sequence[bool] | NDArray[np.bool_]) -> float:
 def wilson_interval(successes: int, episodes: int, confidence: float = EPISODE_CONFIDENCE) -> Interval:
     """Wilson's score interval of a success rate. Unlike mean ± error it stays in [0, 1] and is honest at 0 and 1."""
     if not 0 <= successes <= episodes or episodes == 0:
-        raise UserError(f"{successes} successes in {episodes} episodes is not a success rate")
+        solved = counted(successes, "success", "successes")
+        raise UserError(f"{solved} in {counted(episodes, 'episode')} is not a success rate")
     z = float(stats.norm.ppf(0.5 + confidence / 2))
     rate = successes / episodes
     scale = 1 + z * z / episodes

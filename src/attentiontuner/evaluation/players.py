@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class RandomPolicy:
         """Refuse a task with another number of actions."""
         if self.actions != len(task.actions):
             raise UserError(
-                f"a random policy over {self.actions} actions does not fit task {task.name!r}, which has "
+                f"a random policy over {counted(self.actions, 'action')} does not fit task {task.name!r}, which has "
                 f"{len(task.actions)}"
             )
 

@@ -19,6 +19,7 @@ from attentiontuner.seeds import SELECTION_SEED, evaluation_seed
 from attentiontuner.tasks import Task, get_task
 from attentiontuner.training.checkpoint import load_model
 from attentiontuner.training.devices import choose_device
+from attentiontuner.wording import counted
 
 __all__ = [
     "ExpertPolicy",
@@ -70,13 +71,14 @@ class ModelPolicy:
         config = self.model.config
         if config.observation != task.observation or config.actions != len(task.actions):
             raise UserError(
-                f"the policy takes {_describe(config.observation)} observations and has {config.actions} actions, task "
-                f"{task.name!r} gives {_describe(task.observation)} observations and has {len(task.actions)} actions"
+                f"the policy takes {_describe(config.observation)} observations and has "
+                f"{counted(config.actions, 'action')}, task {task.name!r} gives {_describe(task.observation)} "
+                f"observations and has {counted(len(task.actions), 'action')}"
             )
         if task.max_steps > self.max_steps:
             raise UserError(
-                f"the policy has room for {self.max_steps} steps, task {task.name!r} can take {task.max_steps}: "
-                "load it with max_steps"
+                f"the policy has room for {counted(self.max_steps, 'step')}, task {task.name!r} can take "
+                f"{task.max_steps}: load it with max_steps"
             )
 
     @torch.inference_mode()
@@ -131,9 +133,8 @@ class ModelPolicy:
             )
         self._time = np.where(self._last < 0, 0, self._time + 1)
         if self._time.max(initial=0) >= self.max_steps:
-            raise UserError(
-                f"row {self._time.argmax()} is longer than the {self.max_steps} steps the policy has room for"
-            )
+            room = counted(self.max_steps, "step")
+            raise UserError(f"row {self._time.argmax()} is longer than the {room} the policy has room for")
         self._observations_here.numpy()[...] = observations
         self._actions_here.numpy()[...] = self._last
         self._observations.copy_(self._observations_here, non_blocking=True)

@@ -23,6 +23,7 @@ from attentiontuner.files import locked, make_folder, read_json, write_json, wri
 from attentiontuner.progress import progress
 from attentiontuner.seeds import evaluation_seed
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 EPISODES_FILE, SUMMARY_FILE = "episodes.jsonl", "summary.json"
 
@@ -76,7 +77,7 @@ def evaluate(
                     episodes=missing,
                 )
             except UserError as error:
-                kept = f"; {len(results)} finished episodes are in {out / EPISODES_FILE}" if results else ""
+                kept = f"; {counted(len(results), 'finished episode')} kept in {out / EPISODES_FILE}" if results else ""
                 raise UserError(f"{error}{kept}") from error
         in_order = [results[index] for index in range(episodes)]
         everything = [results[index] for index in sorted(results)]
@@ -105,7 +106,8 @@ def describe(summary: Mapping[str, Any]) -> str:
     """The summary as one line for people."""
     low, high = (100 * end for end in summary["interval"])
     return (
-        f"{summary['successes']} of {summary['episodes']} episodes solved: {100 * summary['success_rate']:.1f} % "
+        f"{summary['successes']} of {counted(summary['episodes'], 'episode')} solved: "
+        f"{100 * summary['success_rate']:.1f} % "
         f"(95 % interval {low:.1f} to {high:.1f}), mean return {summary['mean_return']:.3f}, "
         f"mean length {summary['mean_length']:.1f} steps"
     )

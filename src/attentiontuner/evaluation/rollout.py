@@ -25,6 +25,7 @@ from attentiontuner.evaluation.workers import (
     RowError,
 )
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 DEFAULT_BATCH = 128
 
@@ -160,7 +161,7 @@ class _Play:
         """The episode a row plays, for messages; a worker can die when its last row has nothing to play any more."""
         index = self._playing.get(row)
         if index is None:
-            return f"after {len(self.results)} of {len(self.seeds)} episodes"
+            return f"after {len(self.results)} of {counted(len(self.seeds), 'episode')}"
         return f"episode {self.episodes[index]} (seed {self.seeds[index]})"
 
     def run(self, environments: Environments, policies: Sequence[Any], alone: bool) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 RESET, IDLE = -1, -2
 """Commands to a row besides the actions 0, 1, …: begin the episode of `seeds[row]`; do nothing."""
@@ -137,7 +138,7 @@ class RowRunner:
             self.rows.ends[row] = SOLVED if solved else FAILED
         elif self.rows.steps[row] >= self.task.max_steps:
             raise UserError(
-                f"the episode did not end within the {self.task.max_steps} steps "
+                f"the episode did not end within the {counted(self.task.max_steps, 'step')} "
                 f"that task {self.task.name!r} gives as its horizon; "
                 "raise it there, or make it a function of the settings"
             )

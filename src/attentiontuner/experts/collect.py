@@ -33,6 +33,7 @@ from attentiontuner.files import locked
 from attentiontuner.progress import progress
 from attentiontuner.seeds import demonstration_seed
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 ATTEMPTS_PER_EPISODE = 2
 """An expert that may fail gets this many attempts per wanted episode of a shard."""
@@ -59,7 +60,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
         step = len(actions)
         if step >= task.max_steps:
             raise UserError(
-                f"task {task.name!r}, seed {seed}: no end within the horizon of {task.max_steps} steps; "
+                f"task {task.name!r}, seed {seed}: no end within the horizon of {counted(task.max_steps, 'step')}; "
                 "raise the task's horizon, or make it a function of the settings"
             )
         seen = np.asarray(observation, task.observation.dtype)
@@ -164,14 +165,13 @@ def collect(
 def _plan(writer: DemoWriter, episodes: int) -> None:
     """Set how many episodes the data set shall hold, if that agrees with what is there."""
     size, path = writer.manifest.shard_episodes, writer.path
+    there = counted(writer.manifest.episodes, "episode")
     if episodes < writer.manifest.episodes:
-        raise UserError(
-            f"{path} is a data set of {writer.manifest.episodes} episodes: ask for as many, or give another folder"
-        )
+        raise UserError(f"{path} is a data set of {there}: ask for as many, or give another folder")
     for shard in writer.manifest.shards:
         if shard.first != shard.index * size or (shard.episodes != size and shard.end != episodes):
             raise UserError(
-                f"{path} holds {writer.manifest.episodes} episodes and its shard {shard.index} is not full "
+                f"{path} holds {there} and its shard {shard.index} is not full "
                 f"({shard.episodes} of {size}), so it cannot be extended: give another folder"
             )
     writer.set_episodes(episodes)

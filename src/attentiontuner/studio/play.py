@@ -19,6 +19,7 @@ from attentiontuner.seeds import EVALUATION_START, demonstration_seed
 from attentiontuner.studio.sprites import PLAY_PIXELS, large_frame
 from attentiontuner.studio.times import check_seconds, record_playing
 from attentiontuner.tasks import Task
+from attentiontuner.wording import counted
 
 SEEDS_AHEAD = 8
 """How many coming seeds the page lists."""
@@ -99,11 +100,13 @@ class Player:
         with self._lock:
             episode = self._episode
             if made != len(episode.actions):
-                raise OutOfStep(f"{len(episode.actions)} steps were made, not {made}: look again before the next one")
+                steps = counted(len(episode.actions), "step")
+                raise OutOfStep(f"{steps} made so far, not {made}: look again before the next one")
             if episode.ended:
                 raise OutOfStep("the episode is over: save it or start another")
             if not 0 <= action < len(self.task.actions):
-                raise UserError(f"action {action} does not exist: there are {len(self.task.actions)}, counted from 0")
+                known = counted(len(self.task.actions), "action")
+                raise UserError(f"action {action} does not exist: the task has {known}, counted from 0")
             observation, reward, terminated, truncated, info = self._env.step(action)
             episode.actions.append(action)
             episode.rewards.append(float(reward))

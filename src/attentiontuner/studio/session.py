@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 Pair: TypeAlias = tuple[int, int]
 """(p, q): the observation at step p was recalled for the decision at step q."""
@@ -106,7 +107,7 @@ def count(pair: Pair, multiplicity: int) -> Edit:
         if not 1 <= multiplicity <= MAX_MULTIPLICITY:
             raise UserError(f"pair {checked}: the multiplicity must lie between 1 and {MAX_MULTIPLICITY}")
         if state.pairs is None or checked not in state.pairs:
-            raise UserError(f"pair {checked} is not marked, so it cannot count {multiplicity} times")
+            raise UserError(f"pair {checked} is not marked, so it cannot count {counted(multiplicity, 'time')}")
         return replace(state, pairs={**state.pairs, checked: multiplicity})
 
     return edit
@@ -210,7 +211,7 @@ def _checked(pairs: Iterable[Pair], length: int) -> list[Pair]:
         if p >= q:
             raise UserError(f"pair ({p}, {q}): p must be before q")
         if q >= length:
-            raise UserError(f"pair ({p}, {q}): q is outside the episode of {length} steps")
+            raise UserError(f"pair ({p}, {q}): q is outside the episode of {counted(length, 'step')}")
         checked.append((int(p), int(q)))
     return checked
 

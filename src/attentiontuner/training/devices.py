@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attentiontuner.errors import UserError
 from attentiontuner.training.config import Precision
+from attentiontuner.wording import counted
 
 CPU_MEMORY_LIMIT = 4 * 2**30
 """Bytes of frames a run on a CPU holds before it streams them; the whole run then stays below 8 GB."""
@@ -32,7 +33,7 @@ def choose_device(name: torch.device | str | None = None) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"--device {name}: networks run on cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices here")
+        raise UserError(f"--device {name}: this machine has {counted(torch.cuda.device_count(), 'CUDA device')}")
     return device
 
 

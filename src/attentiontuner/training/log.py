@@ -7,6 +7,7 @@ from typing import Any
 
 from attentiontuner.errors import UserError
 from attentiontuner.files import write_text
+from attentiontuner.wording import counted
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -33,7 +34,8 @@ class MetricsLog:
         self.path = run / METRICS_FILE
         self.epochs = [metrics for metrics in read_metrics(run) if metrics["epoch"] <= epoch]
         if len(self.epochs) != epoch:
-            raise UserError(f"{self.path} has {len(self.epochs)} of the {epoch} epochs that {run}/state says are done")
+            done = counted(epoch, "epoch")
+            raise UserError(f"{self.path} has {len(self.epochs)} of the {done} done according to {run}/state")
         write_text(self.path, "".join(_line(metrics) for metrics in self.epochs))
         self._board = _board(run / "tensorboard", epoch) if tensorboard else None
 

@@ -23,6 +23,7 @@ from attentiontuner.training.log import MetricsLog
 from attentiontuner.training.source import Source
 from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser, set_learning_rate
 from attentiontuner.training.stopping import Interrupted, stop_signals
+from attentiontuner.wording import counted
 
 GO, SAVE, STOP = 0, 1, 2
 """What happens after a batch; the processes of a run agree on the largest."""
@@ -138,7 +139,8 @@ class Session:
         return SAVE if self.team.first and now - self._saved_at >= self.config.checkpoint_seconds else GO
 
     def _interrupted(self, number: int) -> Interrupted:
-        where = f"{self.epoch} of {self.config.epochs} epochs and {self.batch} batches"
+        epochs = counted(self.config.epochs, "epoch")
+        where = f"{self.epoch} of {epochs} and {counted(self.batch, 'batch', 'batches')}"
         name = signal.Signals(number).name
         return Interrupted(f"{name}: saved after {where} in {self.out}; the same command goes on from there", number)
 

@@ -25,6 +25,7 @@ from attentiontuner.demos.packed import PackedDemos
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.training.config import TrainConfig
+from attentiontuner.wording import counted
 
 Integers = NDArray[np.int64]
 
@@ -155,7 +156,7 @@ def split_episodes(
         test = (store, np.arange(total - count, total))
         train = np.arange(total - count)
     if len(train) == 0:
-        raise UserError(f"{store.path} holds {total} episodes: none is left to train on")
+        raise UserError(f"{store.path} holds {counted(total, 'episode')}: none is left to train on")
     return choose_demonstrations(train, config.demos, label_generator(config.seed, "demos")), test
 
 
@@ -175,8 +176,9 @@ def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -
     annotated = np.array([int(episode) in found for episode in episodes])
     if not annotated.any():
         raise UserError(
-            f"{store.path}: annotator {config.annotator!r} has annotated none of the {len(episodes)} training "
-            "demonstrations, but the memory loss needs memory pairs: annotate some, or train with --method vanilla"
+            f"{store.path}: annotator {config.annotator!r} has annotated none of the "
+            f"{counted(len(episodes), 'training demonstration')}, but the memory loss needs memory pairs: "
+            "annotate some, or train with --method vanilla"
         )
     parts = [
         np.column_stack([np.full(len(found[int(episode)].pairs), row, np.int32), found[int(episode)].pairs])

@@ -29,6 +29,9 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A number of things: "1 pair", "2 pairs". @param {number} number @param {string} noun */
+export const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
 /** Whether keys belong to what is being typed in. @param {EventTarget | null} target */
 export function isTyping(target) {
   return (

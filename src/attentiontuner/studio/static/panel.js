@@ -1,6 +1,6 @@
 // Everything around the drawings: the bar at the top, the hint line, and the cards at the side.
 
-import { button, byId, dialog, input, make } from "./dom.js";
+import { button, byId, counted, dialog, input, make } from "./dom.js";
 
 /**
  * @typedef {import("./model.js").Model} Model
@@ -154,7 +154,7 @@ export class Panel {
       ? ["Not annotated yet"]
       : state.pairs.length === 0
         ? ["Nothing to remember"]
-        : [make("strong", {}, `${state.pairs.length} pair${state.pairs.length === 1 ? "" : "s"}`), accepted ? `, ${accepted} of them suggested` : ""];
+        : [make("strong", {}, counted(state.pairs.length, "pair")), accepted ? `, ${accepted} of them suggested` : ""];
     byId("summary").replaceChildren(...parts);
   }
 

@@ -2,7 +2,7 @@
 
 import { Activity } from "./activity.js";
 import { ask, Refused } from "./api.js";
-import { button, byId, input, isTyping, make } from "./dom.js";
+import { button, byId, counted, input, isTyping, make } from "./dom.js";
 
 /**
  * @typedef {{
@@ -86,7 +86,7 @@ function draw() {
   screen.className = `screen ${game.ended ? (game.success ? "won" : "lost") : ""}`;
   const doing = game.lastAction ? `Last action: ${game.lastAction}.` : "Press a key to begin.";
   byId("status").textContent = game.ended
-    ? `${game.success ? "Solved" : "Not solved"} after ${game.step} steps.`
+    ? `${game.success ? "Solved" : "Not solved"} after ${counted(game.step, "step")}.`
     : `Step ${game.step} of at most ${game.maxSteps}. ${doing}`;
   byId("ended").hidden = !game.ended;
   byId("subtitle").textContent = `seed ${game.seed}`;
@@ -112,7 +112,7 @@ function build() {
     return make("li", {}, cap);
   });
   byId("keys").replaceChildren(...rows);
-  byId("pace").textContent = game.stepsPerSecond ? `Real time: ${game.stepsPerSecond} steps a second while a key is held.` : "One press is one step; take all the time you need.";
+  byId("pace").textContent = game.stepsPerSecond ? `Real time: ${counted(game.stepsPerSecond, "step")} a second while a key is held.` : "One press is one step; take all the time you need.";
 }
 
 /** @param {string} key @param {boolean} down */

@@ -1,0 +1,9 @@
+"""Numbers and the words that follow them."""
+
+
+def counted(number: int, noun: str, nouns: str = "", form: str = "") -> str:
+    """A number of things: `counted(1, "pair")` is "1 pair", `counted(3, "batch", "batches")` is "3 batches".
+
+    `form` is how the number is written, such as "," for "1,200 pairs".
+    """
+    return f"{number:{form}} {noun if number == 1 else nouns or noun + 's'}"
