@@ -141,11 +141,9 @@ class Recall(nn.Module):
     ) -> Tensor:
         """s before masking: tokens that ask `[B, Q, D]`, their query `[B, Q, h]`; of the past its key `[B, P, h]`, what
         it offers `[B, P, 1]`, its positions `[P, D]`, and the match of its cells `[B, Q, P]` → `[B, Q, P]`."""
-        whole = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-        if cells is None:
-            return whole + self.bias
-        if self.config.gates == "full":
-            return cells + whole + self.bias
+        if cells is None or self.config.gates == "full":
+            scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + self.bias
+            return scores if cells is None else scores + cells
         scores = cells + self.asks(normal) + offers.transpose(-1, -2) + self.bias
         return scores if self.when is None else torch.add(scores, self.when(normal) @ positions.T)
 
