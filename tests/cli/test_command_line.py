@@ -2,10 +2,13 @@
 
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from attentiontuner.cli import COMMANDS, main
+from attentiontuner.experts.collect import collect
+from attentiontuner.tasks import get_task
 from tests.cli.command import TOY, assert_refused, run
 
 
@@ -106,3 +109,36 @@ def test_what_cannot_be_imported(tmp_path, capsys):
         assert main(words) == 2
         assert problem in capsys.readouterr().err
     assert main([*TOY, "tasks"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("evaluate RUN --workers -1", "--workers -1: give 0 or more"),
+        ("evaluate RUN --batch 0", "--batch 0: give at least 1"),
+        ("evaluate RUN --video -1", "--video -1: give 0 or more"),
+        ("evaluate RUN --set length=abc", "length must be a whole number from 1 to 500, not 'abc'"),
+        ("report --records FOLDER --readme FOLDER/none.md", "--readme FOLDER/none.md: there is no such file"),
+        ("reproduce table1 --records FILE", "--records FILE is a file: give a folder"),
+        ("reproduce table1 --records FOLDER --data FILE", "--data FILE is a file: give a folder"),
+        ("train toy --data DATA --out DATA", "--out DATA is a data set: give another folder for the run"),
+        ("annotate DATA --suggest FOLDER", "--suggest FOLDER is not a run: give a folder made with"),
+        ("collect toy --out FOLDER/d --shard-episodes 0", "--shard-episodes 0: give at least 1"),
+    ],
+)
+def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, problem):
+    """Each of these once ended in a traceback, after much work, or not at all."""
+    trained = SimpleNamespace(task="hallway", settings={"length": 3})
+    monkeypatch.setattr("attentiontuner.training.checkpoint.read_config", lambda run: trained)
+    monkeypatch.setattr("attentiontuner.studio.server.serve", lambda *args, **options: pytest.fail("it was served"))
+    collect(get_task("toy"), 2, 1, tmp_path / "data", workers=1)
+    (tmp_path / "file").touch()
+    places = {"RUN": "run", "FOLDER": "", "FILE": "file", "DATA": "data"}
+    for word, place in places.items():
+        words, problem = (text.replace(word, str(tmp_path / place)) for text in (words, problem))
+    capsys.readouterr()
+    assert main([*TOY, *words.split()]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("attentiontuner: ")
+    assert problem in said
+    assert said.count("\n") == 1

@@ -79,7 +79,7 @@ def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, m
         (["RUN", "--best"], "has no best.safetensors"),
         (["RUN", "--episodes", "0"], "--episodes 0"),
         (["RUN", "--seed", "-1"], "seed -1 is out of range"),
-        (["RUN", "--batch", "0"], "batch 0"),
+        (["RUN", "--batch", "0"], "--batch 0: give at least 1"),
         (["RUN", "--device", "gpu"], "--device gpu: there is no such device"),
         (["RUN", "--out", "RUN/config.json"], "cannot make the folder"),
         (["RUN", "--set", "size=3"], "does not take these settings"),

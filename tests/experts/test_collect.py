@@ -130,6 +130,7 @@ def test_memory_of_the_present_is_refused(tmp_path):
         ({"needs": ("no_such_package", "pip install it")}, {}, "no_such_package.*pip install it"),
         ({}, {"episodes": 0}, "at least 1"),
         ({}, {"workers": 0}, "at least 1"),
+        ({}, {"shard_episodes": 0}, "--shard-episodes 0: give at least 1"),
         ({}, {"seed": 2000}, "seed 2000 is out of range"),
     ],
 )

@@ -43,6 +43,8 @@ def annotate(
         raise UserError(f"{data} holds no demonstrations yet: record some with `attentiontuner play` or `collect`")
     if suggest is not None and not suggest.is_dir():
         raise UserError(f"--suggest {suggest}: there is no such run folder")
+    if suggest is not None and not (suggest / "config.json").is_file():
+        raise UserError(f"--suggest {suggest} is not a run: give a folder made with `attentiontuner train`")
     desk = Desk(data)
     suggester = Suggester(desk, suggest, threshold, enabled=suggestions)
     serve(create_app(desk, annotator=annotator, suggester=suggester), host=host, port=port, open_browser=browser)

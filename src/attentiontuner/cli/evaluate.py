@@ -53,6 +53,12 @@ def evaluate(
     from attentiontuner.evaluation.record import describe
     from attentiontuner.evaluation.record import evaluate as play
 
+    if batch < 1:
+        raise UserError(f"--batch {batch}: give at least 1")
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers {workers}: give 0 or more")
+    if video < 0:
+        raise UserError(f"--video {video}: give 0 or more")
     if video and policy != "model":
         raise UserError(f"--video shows what a trained model recalls; it does not go with --policy {policy}")
     chosen = _task(run, policy, task, settings)
@@ -88,7 +94,10 @@ def _task(run: Path | None, policy: str, name: str | None, words: tuple[str, ...
     config = read_config(run)
     if name not in (None, config.task):
         raise UserError(f"{run} was trained on task {config.task!r}: it cannot be evaluated on {name!r}")
-    return get_task(config.task, {**config.settings, **settings})
+    chosen = get_task(config.task, {**config.settings, **settings})
+    if settings:
+        chosen.make_env().close()  # settings the environment does not take are refused before the horizon is asked for
+    return chosen
 
 
 def _folder(run: Path | None, policy: str, task: str) -> Path:

@@ -21,12 +21,15 @@ def report(
         times: data sets that people played and annotated: the time they took, in place of the paper's.
         readme: also replace the result table in this file, between its two marker lines.
     """
+    from attentiontuner.errors import UserError
     from attentiontuner.experiments.report import build_report, replace_results
     from attentiontuner.experiments.scales import get_scale
     from attentiontuner.experiments.value import studio_times
 
     if scale:
         get_scale(scale)
+    if readme is not None and not readme.is_file():
+        raise UserError(f"--readme {readme}: there is no such file")
     page = build_report(records, out or records, films, scale=scale or None, times=studio_times(times))
     if readme is not None:
         replace_results(readme, records, scale or "paper")

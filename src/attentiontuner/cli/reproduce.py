@@ -44,6 +44,9 @@ def reproduce(
 
     if executor not in ("local", "ray"):
         raise UserError(f"--executor {executor}: it is local or ray")
+    for option, folder in {"--records": records, "--data": data}.items():
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise UserError(f"{option} {folder} is a file: give a folder")
     plan = make_plan(
         recipe,
         records,

@@ -156,6 +156,7 @@ def _train(
     circumstances: dict[str, Any],
 ) -> int:
     from attentiontuner.demos import DemoStore
+    from attentiontuner.demos.manifest import FILE as MANIFEST
     from attentiontuner.tasks import get_task
     from attentiontuner.training.config import paper_config
     from attentiontuner.training.stopping import Interrupted
@@ -165,6 +166,8 @@ def _train(
     store = DemoStore.open(data)
     if store.task != name:
         raise UserError(f"--data {data} holds demonstrations of {store.task!r}, not of {name!r}")
+    if (out / MANIFEST).exists():
+        raise UserError(f"--out {out} is a data set: give another folder for the run")
     task = get_task(name, store.settings)
     config = paper_config(task, method, network, **choices)
     evaluate = None

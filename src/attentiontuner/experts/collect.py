@@ -133,6 +133,8 @@ def collect(
         raise UserError(f"--episodes {episodes}: give at least 1")
     if workers is not None and workers < 1:
         raise UserError(f"--workers {workers}: give at least 1")
+    if shard_episodes is not None and shard_episodes < 1:
+        raise UserError(f"--shard-episodes {shard_episodes}: give at least 1")
     demonstration_seed(seed, 0)  # an impossible seed is refused before anything is written
     env = task.make_env()  # so are settings the environment does not take, and an expert that is not there
     env.reset(seed=demonstration_seed(seed, 0))

@@ -255,6 +255,6 @@ def _listen(host: str, port: int | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise UserError(
-            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}; choose another with --port"
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}; choose another with --host or --port"
         ) from error
     return listener
