@@ -1,6 +1,9 @@
 """What every command shares: how help and mistakes read, `--import`, and errors in it."""
 
+import os
 import re
+import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -9,7 +12,7 @@ import pytest
 from attentiontuner.cli import COMMANDS, main
 from attentiontuner.experts.collect import collect
 from attentiontuner.tasks import get_task
-from tests.cli.command import TOY, assert_refused, run
+from tests.cli.command import ROOT, STOPPED, TOY, assert_refused, command, run, wait_until_workers_import
 
 
 def said_and_left(capsys, *words: str) -> tuple[str, int]:
@@ -142,3 +145,13 @@ def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, p
     assert said.startswith("attentiontuner: ")
     assert problem in said
     assert said.count("\n") == 1
+
+
+def test_ctrl_c_while_the_workers_of_an_evaluation_start_is_one_line(tmp_path):
+    words = command(*TOY, "evaluate", "--policy", "expert", "--task", "toy", "--workers", 2, "--out", tmp_path / "e")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": "0.05"}
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until_workers_import(process, 2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, STOPPED)

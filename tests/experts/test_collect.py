@@ -13,7 +13,7 @@ from attentiontuner.demos import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.experts.collect import collect, record_episode
 from attentiontuner.seeds import demonstration_seed
-from tests.cli.command import ROOT, TOY, command
+from tests.cli.command import ROOT, STOPPED, TOY, command, wait_until_workers_import, workers_of
 from tests.toy_task import TOY as TASK
 
 
@@ -162,12 +162,6 @@ def start(out: Path, shards: int = 5) -> "subprocess.Popen[str]":
     return process
 
 
-def workers_of(process: "subprocess.Popen[str]") -> list[int]:
-    """The worker processes that were started by now."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
 def listed(out: Path) -> list[int]:
     """The shards the manifest lists by now."""
     try:
@@ -199,15 +193,11 @@ def test_stopped_at_any_moment_it_goes_on_to_the_same_bytes(tmp_path, stop):
     assert contents(tmp_path / "d") == contents(tmp_path / "undisturbed")
 
 
-STOPPED = "attentiontuner: stopped; the same command goes on from what is finished\n"
-
-
 @pytest.mark.parametrize("shards", [0, 5])
 def test_ctrl_c_at_a_terminal_is_one_line(tmp_path, shards):
     """It reaches every process at once: workers that are still importing (no shard yet), and those at work."""
     process = start(tmp_path / "d", shards)
-    while not all("numpy" in Path(f"/proc/{pid}/maps").read_text() for pid in workers_of(process)):
-        time.sleep(0.01)
+    wait_until_workers_import(process, 2)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, STOPPED)

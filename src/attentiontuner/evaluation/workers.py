@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from attentiontuner.cores import ctrl_c_is_not_inherited
 from attentiontuner.errors import UserError
 from attentiontuner.tasks import Task
 from attentiontuner.wording import counted
@@ -188,7 +189,8 @@ class Environments:
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker, args=(theirs, number, self.groups, *job), daemon=True)
         try:
-            process.start()
+            with ctrl_c_is_not_inherited():
+                process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise UserError(f"the task cannot be sent to worker processes ({error}): use --workers 0") from error

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from attentiontuner.cores import usable_cores
+from attentiontuner.cores import ctrl_c_is_not_inherited, usable_cores
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray, as_pairs
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
 from attentiontuner.demos.manifest import FILE as MANIFEST
@@ -196,7 +196,7 @@ def _collect_missing(
             yield collect_shard(writer.path, writer.manifest, task, index)
         return
     with _pool(processes) as pool:
-        with _ctrl_c_is_not_inherited():
+        with ctrl_c_is_not_inherited():
             jobs = [pool.submit(collect_shard, writer.path, writer.manifest, task, index) for index in missing]
         try:
             for job in as_completed(jobs):
@@ -247,19 +247,6 @@ def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
 def _leave(number: int, frame: Any) -> NoReturn:
     """Clean up, then end as a shell expects of a process that this signal ended."""
     raise SystemExit(128 + number)
-
-
-@contextmanager
-def _ctrl_c_is_not_inherited() -> Iterator[None]:
-    """Processes started in this block never see Ctrl-C, not even before `_start_worker`; here it comes after it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker(lifeline: Connection) -> None:
