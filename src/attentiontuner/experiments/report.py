@@ -183,7 +183,8 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             section.add("longer", longer_lines(table), "Success in longer worlds: mean over seeds, 90 % intervals.")
         else:
             many = len(table.recipe.columns) > MANY_COLUMNS
-            caption = f"{recipe.title}: mean over seeds, 90 % intervals{'' if many else diamonds}."
+            published = any(entry.published for row in table.rows.values() for entry in row.values())
+            caption = f"{recipe.title}: mean over seeds, 90 % intervals{diamonds if published and not many else ''}."
             section.add(recipe.name, success_rows(table) if many else success_bars(table), caption)
         sections.append(section)
     return sections
