@@ -67,7 +67,7 @@ def test_records_say_how_they_were_made(everything):
 def test_a_finished_recipe_does_nothing_and_a_dry_run_says_so(everything, capsys):
     before = {path: path.stat().st_mtime_ns for path in everything.glob("*/*.json")}
     assert reproduce(everything, "placement") == 0
-    assert "14 have a record, 0 to run" in capsys.readouterr().err
+    assert "14 with a record, 0 to run" in capsys.readouterr().err
     assert reproduce(everything, "placement", "--dry-run", "--only", "hallway") == 0
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == 8

@@ -12,6 +12,7 @@ from attentiontuner.errors import UserError
 from attentiontuner.experts.collect import collect
 from attentiontuner.files import locked, read_json, write_json
 from attentiontuner.tasks import get_task
+from attentiontuner.wording import counted
 
 
 def dataset_path(cache: Path, task: str, settings: Mapping[str, Any], demos: int, seed: int) -> Path:
@@ -39,5 +40,7 @@ def dataset(
         seconds = float(read_json(note)["seconds"])
     store = DemoStore.open(path)
     if len(store) != demos:
-        raise UserError(f"{path} holds {len(store)} of {demos} demonstrations: delete it, and it is collected again")
+        raise UserError(
+            f"{path} holds {len(store)} of {counted(demos, 'demonstration')}: delete it, and it is collected again"
+        )
     return store, seconds

@@ -23,6 +23,7 @@ from attentiontuner.errors import UserError
 from attentiontuner.evaluation.metrics import wilson_interval
 from attentiontuner.experiments.cells import Cell, longer_length
 from attentiontuner.files import write_text
+from attentiontuner.wording import counted
 
 SCHEMA = 1
 KIND = "attentiontuner record"
@@ -130,15 +131,15 @@ class Record:
         for result in (self.evaluation, *self.longer.values()):
             outcome, lengths = result["success"], result["lengths"]
             if len(outcome) != result["episodes"] or set(outcome) - {"0", "1"} or len(lengths) != len(outcome):
-                raise RecordError(
-                    f"{result['episodes']} episodes, but {len(outcome)} outcomes and {len(lengths)} lengths"
-                )
+                episodes, known = counted(result["episodes"], "episode"), counted(len(outcome), "outcome")
+                raise RecordError(f"{episodes}, but {known} and {counted(len(lengths), 'length')}")
             if outcome.count("1") != result["successes"] or not outcome:
-                raise RecordError(f"{result['successes']} successes, but {outcome.count('1')} in the list of episodes")
+                solved = counted(result["successes"], "success", "successes")
+                raise RecordError(f"{solved}, but {outcome.count('1')} in the list of episodes")
         if set(self.longer) != {str(length) for length in self.cell.lengths}:
             raise RecordError(f"evaluations at lengths {', '.join(self.longer)}, not {self.cell.lengths}")
         if any(len(curve) != self.cell.epochs for curve in self.curves.values()):
-            raise RecordError(f"a learning curve does not have {self.cell.epochs} epochs")
+            raise RecordError(f"a learning curve does not have {counted(self.cell.epochs, 'epoch')}")
         if any(not math.isfinite(float(value)) for value in self.seconds.values()):
             raise RecordError("a timing is not a number")
 

@@ -43,6 +43,7 @@ from attentiontuner.experiments.tables import (
 from attentiontuner.experiments.value import value_grid
 from attentiontuner.files import write_bytes, write_text
 from attentiontuner.tasks import get_task
+from attentiontuner.wording import counted
 
 RESULTS_BEGIN, RESULTS_END = "<!-- results:begin -->", "<!-- results:end -->"
 TITLE = "AttentionTuner: results"
@@ -132,8 +133,8 @@ def _overview(records: Sequence[Record], scale: str, introduction: str) -> Secti
     episodes = ", ".join(sorted({f"{record.cell.episodes:,}" for record in records}))
     hours = sum(sum(record.seconds.values()) for record in records) / 3600
     facts = (
-        f"{len(records)} records at scale {scale} ({SCALES[scale].about}); {episodes} evaluation episodes each; "
-        f"{hours:.1f} hours in all on {devices}; git revision {revisions}."
+        f"{counted(len(records), 'record')} at scale {scale} ({SCALES[scale].about}); "
+        f"{episodes} evaluation episodes each; {hours:.1f} hours in all on {devices}; git revision {revisions}."
     )
     rule = (
         "Success rates in percent: mean ± half width of Student's 90 % interval over training seeds. An entry with "

@@ -20,6 +20,7 @@ from attentiontuner.experiments.jobs import Job, Outcome, work_folder
 from attentiontuner.experiments.recipes import get_recipe
 from attentiontuner.experiments.records import RecordError, finished, read_record, read_records, record_path
 from attentiontuner.training.log import read_metrics
+from attentiontuner.wording import counted
 
 Executor = Literal["local", "ray"]
 STATUS_SECONDS = 30.0
@@ -97,7 +98,8 @@ def reproduce(plan: Plan) -> int:
     started = time.time()
     todo = missing_cells(plan)
     there = len(plan.cells) - len(todo)
-    print(f"{len(plan.cells)} cells: {there} have a record, {len(todo)} to run", file=sys.stderr, flush=True)
+    cells = counted(len(plan.cells), "cell")
+    print(f"{cells}: {there} with a record, {len(todo)} to run", file=sys.stderr, flush=True)
     if not todo:
         return 0
     campaign = Campaign(plan, len(todo), None if plan.budget is None else started + plan.budget)

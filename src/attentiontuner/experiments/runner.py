@@ -27,6 +27,7 @@ from attentiontuner.training.config import TrainConfig, paper_config
 from attentiontuner.training.log import read_metrics
 from attentiontuner.training.trainer import train
 from attentiontuner.training.versions import software
+from attentiontuner.wording import counted
 
 KEPT_OF_A_RUN = ("config.json", "metrics.jsonl", "model.safetensors")
 
@@ -49,7 +50,7 @@ def run_cell(job: Job) -> Outcome:
         if job.keep_run:
             _keep(work / "run", kept_run(job.records, cell))
         shutil.rmtree(work, ignore_errors=True)
-    text = f"{record.success:.1f} % of {cell.episodes} episodes"
+    text = f"{record.success:.1f} % of {counted(cell.episodes, 'episode')}"
     return Outcome(cell, "done", text, time.monotonic() - started)
 
 

@@ -14,6 +14,7 @@ from attentiontuner.experiments.recipes import METHODS, RECIPES, Column, Recipe
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.scales import get_scale
 from attentiontuner.tasks import get_task
+from attentiontuner.wording import counted
 
 NOTHING = "–"
 
@@ -42,7 +43,7 @@ class Entry:
             return NOTHING
         text = f"{self.mean:.1f}" + ("" if math.isnan(self.half_width) else f" ± {self.half_width:.1f}")
         count = len(self.values)
-        return text if count >= self.planned else f"{text} ({count} of {self.planned} seeds)"
+        return text if count >= self.planned else f"{text} ({count} of {counted(self.planned, 'seed')})"
 
     @property
     def theirs(self) -> str:
@@ -191,7 +192,7 @@ def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
     note = "Success in percent, mean ± half width of the 90 % interval over seeds"
     episodes = sorted({record.cell.episodes for record in records if record.cell.scale == scale})
     if episodes:
-        note += f"; {' or '.join(f'{count:,}' for count in episodes)} episodes a seed"
+        note += "; " + " or ".join(f"{count:,}" for count in episodes) + " episodes a seed"
     if scale != "paper":
         note += f". Scale {scale}: smaller than the paper's experiments, so the numbers do not compare"
     return Grid(head, body).to_markdown() + f"\n\n{note}.\n"

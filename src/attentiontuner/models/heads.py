@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from attentiontuner.errors import UserError
+from attentiontuner.wording import counted
 
 
 class Head(NamedTuple):
@@ -31,8 +32,7 @@ def parse_heads(text: str, layers: int, heads: int) -> tuple[Head, ...]:
         chosen = range(heads) if head == "all" else [int(head) - 1]
         for number in chosen:
             if not (0 <= int(layer) - 1 < layers and 0 <= number < heads):
-                raise UserError(
-                    f"heads {text!r}: there is no head {part.strip()} in a model of {layers} layers × {heads} heads"
-                )
+                size = f"{counted(layers, 'layer')} × {counted(heads, 'head')}"
+                raise UserError(f"heads {text!r}: there is no head {part.strip()} in a model of {size}")
             found.append(Head(int(layer) - 1, number))
     return tuple(dict.fromkeys(found))

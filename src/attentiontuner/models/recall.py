@@ -91,7 +91,9 @@ class RecallConfig:
             if getattr(self, field) < 1:
                 raise UserError(f"model {field}: {getattr(self, field)} is below 1")
         if self.d_model % (2 * self.heads):
-            raise UserError(f"model d_model: {self.d_model} is not a multiple of twice the {self.heads} heads")
+            raise UserError(
+                f"model d_model: {self.d_model} is not a multiple of twice the number of heads, {self.heads}"
+            )
         for field in ("dropout", "token_dropout"):
             if not 0 <= getattr(self, field) < 1:
                 raise UserError(f"model {field}: {getattr(self, field)} is not in [0, 1)")

@@ -45,7 +45,9 @@ class TransformerConfig:
             if getattr(self, field) < 1:
                 raise UserError(f"model {field}: {getattr(self, field)} is below 1")
         if self.d_model % (2 * self.heads):
-            raise UserError(f"model d_model: {self.d_model} is not a multiple of twice the {self.heads} heads")
+            raise UserError(
+                f"model d_model: {self.d_model} is not a multiple of twice the number of heads, {self.heads}"
+            )
         if not 0 <= self.dropout < 1:
             raise UserError(f"model dropout: {self.dropout} is not in [0, 1)")
         if self.embedder not in ("paper", "lookup"):
