@@ -1,7 +1,16 @@
 """What all tests share."""
 
+import signal
+
 import pytest
 import torch
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and every process started from there inherits
+    that. Tests that press Ctrl-C need it to be heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
