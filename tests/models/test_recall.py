@@ -33,6 +33,7 @@ OPTIONS = [
     {"keys": "observation"},
     {"gates": "full"},
     {"periods": ()},
+    {"whole": False},
     {"standardise": False},
     {"when": False, "marks": 0},
     {"carry_action": False, "positions": False},
@@ -127,6 +128,21 @@ def test_a_row_may_recall_nothing():
     _, weights, mass = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
     assert weights.sum() == 0
     assert mass.item() == 0
+
+
+def test_the_amount_read_is_whole_and_many_small_errors_do_not_add_up():
+    raw = torch.tensor([0.9, 1.2, *[0.04] * 30]).log().requires_grad_()
+    scores, _, mass = settle(raw, torch.ones(32, dtype=torch.bool))
+    exact = torch.tensor([0.0, 0.0, *[-20.0] * 30])  # two things
+    two = settle(exact, torch.ones(32, dtype=torch.bool))
+    whole, soft, rows = (
+        small(GRID, **options)[0].layers[0].recall for options in ({}, {"whole": False}, {"loss": "rows"})
+    )
+    torch.testing.assert_close(whole.read(scores, mass), whole.read(two[0], two[2]))
+    for other in (soft, rows):  # 3.3 things; the scores of the other losses count nothing, so nothing is rounded
+        assert not torch.allclose(other.read(scores, mass), whole.read(scores, mass), atol=1e-2)
+    whole.read(scores, mass).sum().backward()
+    assert raw.grad.abs().min() > 0  # what was rounded away still learns
 
 
 @pytest.mark.parametrize("loss", ["count", "rows", "binary"])

@@ -21,8 +21,8 @@ def reproduce(
     """Run the cells of a recipe that have no record yet. Stopped at any moment, the same command goes on.
 
     Args:
-        recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value, controls;
-            beyond it: recall, recall-ablation, recall-labels, modulus, longer.
+        recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value;
+            beyond it: controls, precision, recall, recall-ablation, recall-labels, modulus, longer.
         records: folder of the records; those of several machines are merged by copying files.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.

@@ -114,6 +114,11 @@ def _more_data(times: int) -> Column:
     return Column(f"Vanilla {times}×", "vanilla", Condition(f"demos-{times}x", demos=times))
 
 
+def _precise(title: str, precision: str) -> Column:
+    condition = Condition(f"precision-{precision}", {"precision": precision}, epochs={"hallway": 0.6})
+    return Column(title, "attentiontuner", condition)
+
+
 def _without(title: str, name: str, model: Mapping[str, Any] | None = None, **config: Any) -> Column:
     return Column(title, "recall", Condition(name, config, model or {}))
 
@@ -224,6 +229,13 @@ RECIPES: dict[str, Recipe] = {
                 TUNER,
             ),
         ),
+        # On a GPU; on a CPU "auto" is float32 too.
+        Recipe(
+            "precision",
+            "Hallway in bfloat16 and in float32 (not in the paper)",
+            ("hallway",),
+            (_precise("bfloat16", "auto"), _precise("float32", "float32")),
+        ),
         Recipe(
             "recall",
             "Recall heads on six tasks (not in the paper)",
@@ -241,6 +253,7 @@ RECIPES: dict[str, Recipe] = {
                 _without("Binary cross-entropy", "binary-loss", {"loss": "binary"}),
                 _without("Full gate", "full-gate", {"gates": "full"}),
                 _without("Amount not read", "no-amount", {"periods": ()}),
+                _without("Amount not rounded", "no-whole", {"whole": False}),
                 _without("Periods without 2", "log-periods", {"periods": (1.5, 2.7, 4.9, 8.8, 15.8)}),
                 _without("Kinds not weighed", "no-rarity", {"rarity": False}),
                 _without("Cells not recognised", "no-marks", {"marks": 0}),

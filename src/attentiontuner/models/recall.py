@@ -5,7 +5,8 @@ are there. Here the scores s of one head are trained so that exp(s_qp) is the *n
 at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, and the network can read it.
 
 - Where: the query at q meets every cell of the observation at p, not one summary of it, and the position of p.
-- How much: c_q enters the residual stream as cos and sin of 2πc/T for several periods T.
+- How much: c_q enters the residual stream as cos and sin of 2πc/T for several periods T. Things are whole: what each
+  step adds to it is rounded, so that the small errors of many steps do not add up.
 - What: every cell in view is told whether the observations recalled hold its like, and what they say of it.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
@@ -49,6 +50,7 @@ class RecallConfig:
 
     Attributes:
         periods: periods T, in things, of the read-out of the amount; empty: the amount is not read.
+        whole: what is read adds up whole numbers. Only where the loss is `count`: other scores count nothing.
         bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
             start makes the first steps push all keys down.
         keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
@@ -73,6 +75,7 @@ class RecallConfig:
     feedforward: int = 512
     dropout: float = 0.1
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
+    whole: bool = True
     bias: float = -9.0
     keys: Literal["cells", "observation"] = "cells"
     gates: Literal["scalar", "full"] = "scalar"
@@ -149,10 +152,12 @@ class Recall(nn.Module):
         scores = cells + self.asks(normal) + offers.transpose(-1, -2) + self.bias
         return scores if self.when is None else torch.add(scores, self.when(normal) @ positions.T)
 
-    def read(self, mass: Tensor) -> Tensor | float:
-        """The amount `[…]` as a vector `[…, D]`."""
+    def read(self, scores: Tensor, mass: Tensor) -> Tensor | float:
+        """The amount, from scores `[…, P]` and their mass `[…]`, as a vector `[…, D]`."""
         if self.amount is None:
             return 0.0
+        if self.config.whole and self.config.loss == "count":
+            mass = mass + (scores.exp().round().sum(-1) - mass).detach()  # whole, with the gradient of what was rounded
         angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
         return read
@@ -290,7 +295,7 @@ class RecallTransformer(nn.Module):
         cells = self.observation_embedding.match(query, memory) if self.config.keys == "cells" else None
         scores = recall.scores(normal, query, key, recall.offers(normal), self.positional_encoding(step), cells)
         scores, weights, mass = settle(scores, step < step[:, None])
-        told = recall.read(mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
+        told = recall.read(scores, mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
         return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, self.config.loss)
 
     def attention(self, batch: Batch) -> Tensor:
@@ -345,7 +350,8 @@ class RecallTransformer(nn.Module):
                 scores = recall.scores(normal, own, keys[:, 0], cache.offers, positions, cells)
                 scores, share, mass = settle(scores, past[:, None])
                 attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
-                told = told + recall.read(mass) + recall.recognise(share, cache.marks, cache.memory, kinds[:, None])
+                told = told + recall.read(scores, mass)
+                told = told + recall.recognise(share, cache.marks, cache.memory, kinds[:, None])
                 if RECALL_HEAD in watch:
                     weights[RECALL_HEAD] = scores[:, 0].exp()
             tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + told)
