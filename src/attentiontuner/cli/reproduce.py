@@ -22,7 +22,8 @@ def reproduce(
 
     Args:
         recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value;
-            beyond it: controls, precision, recall, recall-ablation, recall-labels, modulus, longer.
+            beyond it: controls, precision, recall, recall-ablation, recall-labels, recall-depth, modulus,
+            longer.
         records: folder of the records; those of several machines are merged by copying files.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.

@@ -277,6 +277,12 @@ RECIPES: dict[str, Recipe] = {
             ),
         ),
         Recipe(
+            "recall-depth",
+            "Recall heads in a deeper network (not in the paper)",
+            ("mystery-path", "searing-spotlights"),
+            (replace(RECALL, title="2 layers"), _without("4 layers", "four-layers", {"layers": 4})),
+        ),
+        Recipe(
             "modulus",
             "Counting that is not parity: three doors (not in the paper)",
             ("counting",),

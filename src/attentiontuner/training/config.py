@@ -26,7 +26,10 @@ class Method:
 
 
 RECALL_DEMONSTRATIONS = 120_000
-"""How many demonstrations a recall network sees on every task, each of the data set's as often as that takes."""
+"""How many demonstrations a recall network sees on a task, each of the data set's as often as that takes…"""
+
+RECALL_EPOCHS = 10
+"""… and at least this often."""
 
 _RECALL_RECIPE = {
     "batch_size": 32,
@@ -223,11 +226,11 @@ def paper_config(
 
 def recipe_epochs(task: Task, method: str) -> int:
     """Epochs of the recipe: the task's own for that method; else the paper's, or for recall networks those of
-    `RECALL_DEMONSTRATIONS`."""
+    `RECALL_DEMONSTRATIONS` and `RECALL_EPOCHS`."""
     if method in task.epochs:
         return task.epochs[method]
     recall = METHODS[method].network is RecallConfig
-    return max(1, round(RECALL_DEMONSTRATIONS / task.demonstrations)) if recall else PAPER_EPOCHS
+    return max(RECALL_EPOCHS, round(RECALL_DEMONSTRATIONS / task.demonstrations)) if recall else PAPER_EPOCHS
 
 
 def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:
