@@ -117,6 +117,17 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
 
 # --- success ---------------------------------------------------------------------------------------------------------
 
+DOTS: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "o",
+    "mfc": "white",
+    "mec": "black",
+    "ms": 3,
+    "mew": 0.6,
+    "clip_on": False,
+}
+"""The seeds behind a bar."""
+
 
 def success_bars(table: Table) -> Figure | None:
     """Bars of a recipe's entries, one panel per task, with 90 % intervals; hollow diamonds are the paper's numbers."""
@@ -155,8 +166,9 @@ def success_rows(table: Table) -> Figure | None:
                 axis.barh(
                     place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6, xerr=error
                 )
+                axis.plot(entry.values, [place] * len(entry.values), **DOTS)
                 seeds = "" if len(entry.values) >= entry.planned else f"  n={len(entry.values)}"
-                axis.text(entry.mean + 2, place, f"{entry.mean:.1f}{seeds}", va="center", fontsize=7)
+                axis.text(max(entry.values) + 2.5, place, f"{entry.mean:.1f}{seeds}", va="center", fontsize=7)
         axis.set_yticks(range(len(columns)), [column.title for column in columns])
         axis.set_ylim(len(columns) - 0.4, -0.6)
         axis.set_xlim(0, 125)
@@ -251,7 +263,7 @@ def longer_lines(table: Table) -> Figure | None:
         axis.set_xticks([column.longer for column in table.recipe.columns], minor=False)
         axis.set_xlabel("length of the world, training set = 1")
         axis.set_title(get_task(task).title)
-        axis.legend(fontsize=7.5, frameon=False, loc="lower left")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     axes[0].set_ylabel("success, %")
     return figure
 
@@ -261,6 +273,7 @@ def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, pa
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
             axis.errorbar(place, entry.mean, _clipped(entry), color="black", capsize=3, linewidth=1)
+        axis.plot([place] * len(entry.values), entry.values, **DOTS)
         if len(entry.values) < entry.planned:
             axis.text(place, 104, f"n={len(entry.values)}", ha="center", fontsize=7)
     if paper and entry.published is not None:

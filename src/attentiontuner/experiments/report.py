@@ -137,8 +137,9 @@ def _overview(records: Sequence[Record], scale: str, introduction: str) -> Secti
         f"{episodes} evaluation episodes each; {hours:.1f} hours in all on {devices}; git revision {revisions}."
     )
     rule = (
-        "Success rates in percent: mean ± half width of Student's 90 % interval over training seeds. An entry with "
-        f"fewer seeds than planned says how many it has. The paper's numbers are those of “{paper.TITLE}”."
+        "Success rates in percent: mean ± half width of Student's 90 % interval over training seeds, or both values of "
+        "two seeds. An entry with fewer seeds than planned says how many it has. The paper's numbers are those of "
+        f"“{paper.TITLE}”."
     )
     warning = "At this scale tasks, models and data are smaller than the paper's, so the two numbers do not compare."
     texts = [introduction] if introduction else []
@@ -157,6 +158,7 @@ def _films(films: Sequence[Path]) -> Section:
 def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     sections = []
     diamonds = "; diamonds: the paper" if scale == "paper" else ""
+    dots = "Mean success over seeds (dots), 90 % intervals of three seeds or more"
     for recipe in RECIPES.values():
         table = make_table(recipe, records, scale)
         own = any(record.cell.home == recipe.name for record in records)
@@ -167,10 +169,10 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             if scale == "paper":
                 section.grids.append(welch_grid(table))
                 section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
-            section.add("success", success_by_task(table), f"Mean success over seeds, 90 % intervals{diamonds}.")
+            section.add("success", success_by_task(table), f"{dots}{diamonds}.")
             _curves(section, [record for record in records if record.cell.home == recipe.name], "curves")
         elif recipe.name == "recall":
-            caption = "Mean success over seeds, 90 % intervals. A place without a bar has no record yet."
+            caption = f"{dots}. A place without a bar has no record yet."
             section.add("recall", success_by_task(table), caption)
             section.grids.append(speed_grid(records, ("attentiontuner", "recall")))
             section.texts.append(
@@ -185,7 +187,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         else:
             many = len(table.recipe.columns) > MANY_COLUMNS
             published = any(entry.published for row in table.rows.values() for entry in row.values())
-            caption = f"{recipe.title}: mean over seeds, 90 % intervals{diamonds if published and not many else ''}."
+            caption = f"{recipe.title}. {dots}{diamonds if published and not many else ''}."
             section.add(recipe.name, success_rows(table) if many else success_bars(table), caption)
         sections.append(section)
     return sections

@@ -33,16 +33,16 @@ class Entry:
 
     @property
     def half_width(self) -> float:
-        """Of the 90 % interval over seeds; nan below two seeds."""
-        return over_seeds(self.values).half_width if self.values else math.nan
+        """Of the 90 % interval over seeds; nan below three seeds, of which it would say nothing."""
+        return over_seeds(self.values).half_width if len(self.values) > 2 else math.nan
 
     @property
     def ours(self) -> str:
-        """`99.9 ± 0.1`, with the number of seeds where it is below the plan."""
+        """`99.9 ± 0.1`, or of two seeds both; with the number of seeds where it is below the plan."""
         if not self.values:
             return NOTHING
-        text = f"{self.mean:.1f}" + ("" if math.isnan(self.half_width) else f" ± {self.half_width:.1f}")
         count = len(self.values)
+        text = f"{self.mean:.1f} ± {self.half_width:.1f}" if count > 2 else ", ".join(f"{v:.1f}" for v in self.values)
         return text if count >= self.planned else f"{text} ({count} of {counted(self.planned, 'seed')})"
 
     @property
@@ -133,11 +133,11 @@ def result_grid(table: Table, with_paper: bool = True) -> Grid:
 
 
 def welch_grid(table: Table, first: str = "AttentionTuner", second: str = "Vanilla") -> Grid:
-    """Welch's two-sided p-value of the two methods by task, ours and the paper's."""
+    """Welch's two-sided p-value of the two methods by task, ours (from three seeds of both) and the paper's."""
     body = []
     for task, row in table.rows.items():
         ours = NOTHING
-        if min(len(row[first].values), len(row[second].values)) >= 2:
+        if min(len(row[first].values), len(row[second].values)) > 2:
             ours = _p_value(welch_test(row[first].values, row[second].values))
         body.append([get_task(task).title, ours, f"{paper.WELCH_P[task]:.3f}"])
     return Grid(["Task", "p, ours", "p, paper"], body)
@@ -189,7 +189,7 @@ def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
         cells = [part for title in titles for part in (row[title].ours, row[title].theirs)]
         also = recall.rows.get(task, {}).get(beyond)
         body.append([get_task(task).title, *cells, also.ours if also else NOTHING])
-    note = "Success in percent, mean ± half width of the 90 % interval over seeds"
+    note = "Success in percent, mean ± half width of the 90 % interval over seeds, or both of two seeds"
     episodes = sorted({record.cell.episodes for record in records if record.cell.scale == scale})
     if episodes:
         note += "; " + " or ".join(f"{count:,}" for count in episodes) + " episodes a seed"
