@@ -104,6 +104,24 @@ def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
     torch.testing.assert_close(asked[0, 3, :3], asked[1, 3, :3], atol=1e-4, rtol=0)  # other episodes, other sights
 
 
+@pytest.mark.parametrize("positions", [True, False])
+def test_without_positions_what_is_recalled_does_not_depend_on_when_it_was(positions):
+    model, packed = small(GRID, positions=positions)
+
+    def last_step(frames, actions):
+        cache = model.start(rows=1, max_steps=6)
+        for frame, action in zip(frames, actions, strict=True):
+            with torch.no_grad():
+                _, weights = model.step(
+                    cache, torch.from_numpy(packed.frames[[frame]]), torch.tensor([action]), (RECALL_HEAD,)
+                )
+        return weights[RECALL_HEAD][0]
+
+    early = last_step([0, 1, 2, 3], [-1, 0, 1, 2])[1:3]
+    late = last_step([4, 5, 0, 1, 2, 3], [-1, 3, 3, 0, 1, 2])[3:5]
+    assert torch.allclose(early, late, rtol=1e-3) == (not positions)
+
+
 def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     packed = packed_demos(GRID, LENGTHS, 4)
     packed.pairs[:, 3] = np.arange(len(packed.pairs)) % 3 + 1

@@ -55,6 +55,7 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     assert "leave out --memory-weight" in refused(
         capsys, "toy-grid", *given, "--method", "vanilla", "--memory-weight", "10"
     )
+    assert "--no-positions is for recall networks" in refused(capsys, "toy-grid", *given, "--no-positions")
     assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *given, "--precision", "bfloat16")
     assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "eve")
     assert "--memory-limit 'much'" in refused(capsys, "toy-grid", *given, "--memory-limit", "much")

@@ -35,6 +35,7 @@ def train(
     feedforward: int | None = None,
     dropout: float | None = None,
     embedder: Literal["paper", "lookup"] | None = None,
+    positions: bool = True,
     test_data: Path | None = None,
     test_fraction: float = 0.05,
     annotator: str = "expert",
@@ -78,6 +79,7 @@ def train(
         feedforward: width of the feed-forward networks; four times d_model if not given (2048 and 512).
         dropout: share of dropped activations; 0.1 if not given.
         embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
+        positions: steps of a recall network do not know their number, so that it works in longer worlds than it saw.
         test_data: demonstrations to test on; the last of --data if not given.
         test_fraction: share of --data kept for testing (at most 500 episodes) where --test-data is not given.
         annotator: whose memory pairs to use.
@@ -99,6 +101,8 @@ def train(
     """
     if method.endswith("vanilla") and memory_weight:
         raise UserError(f"--method {method} has no memory loss: leave out --memory-weight")
+    if not positions and not method.startswith("recall"):
+        raise UserError(f"--no-positions is for recall networks, not for --method {method}")
     network = {
         "d_model": d_model,
         "layers": layers,
@@ -106,6 +110,7 @@ def train(
         "feedforward": feedforward,
         "dropout": dropout,
         "embedder": embedder,
+        "positions": None if positions else False,
     }
     given = {
         "epochs": epochs,

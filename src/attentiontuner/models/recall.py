@@ -56,7 +56,7 @@ class RecallConfig:
         keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
         gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
             `full`: a product of query and key for the whole observation instead.
-        when: a step may ask for a position p as well; without it only content and gates say where.
+        when: a step may ask for a position p as well (if there are any); without it only content and gates say where.
         marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
             Only symbol grids have kinds.
         loss: `count`; `rows`: cross-entropy over each row with multiplicity and the null key; `binary`: the paper's.
@@ -64,7 +64,7 @@ class RecallConfig:
         rarity: with the same statistics, let rare kinds of cell count more in a match.
         token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
         carry_action: tokens carry the action before them.
-        positions: tokens know their step. Without it episodes may be longer than those of the training set.
+        positions: steps know their number. Without it episodes may be longer than those of the training set.
     """
 
     observation: ObservationSpec
@@ -128,7 +128,7 @@ class Recall(nn.Module):
         self.bias = nn.Parameter(torch.tensor(float(config.bias)))
         self.asks = nn.Linear(config.d_model, 1)
         self.offers = nn.Linear(config.d_model, 1)
-        self.when = nn.Linear(config.d_model, config.d_model) if config.when else None
+        self.when = nn.Linear(config.d_model, config.d_model) if config.when and config.positions else None
         for gate in (self.asks, self.offers, *([self.when] if self.when else [])):
             nn.init.zeros_(gate.weight)
             nn.init.zeros_(gate.bias)
