@@ -1,12 +1,13 @@
 """Records made by hand for tests: every cell of a recipe, with curves and outcomes that a formula gives."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from attentiontuner.experiments.cells import Cell, expand
+from attentiontuner.experiments.cells import Cell, cell_config, expand
 from attentiontuner.experiments.recipes import RECIPES
 from attentiontuner.experiments.records import Record, encode_map, summarise, write_record
 
@@ -35,9 +36,15 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
             maps[f"{layer + 1}:{head + 1}"] = encode_map(weights / weights.sum(1, keepdims=True), 80)
     expert = np.zeros((2 * steps, 2 * steps))
     expert[20::8, 2] = 1
+    model = json.loads(json.dumps(cell_config(cell).model.to_json()))
     return Record(
         cell=cell,
-        config={"task": cell.task, "method": cell.method, "seed": cell.seed},
+        config={
+            "task": cell.task,
+            "method": cell.method,
+            "seed": cell.seed,
+            "model": model,
+        },
         revision="0123456789ab",
         versions={"python": "3.11"},
         device="CPU, 1 thread",

@@ -6,9 +6,8 @@ import pytest
 
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
-from attentiontuner.experiments.cells import Cell, expand, make_cell
+from attentiontuner.experiments.cells import Cell, cell_config, expand, make_cell
 from attentiontuner.experiments.recipes import RECIPES, get_recipe
-from attentiontuner.experiments.runner import cell_config
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import paper_config
 

@@ -96,6 +96,9 @@ def test_other_schemas_and_other_experiments_are_refused_and_left_alone(tmp_path
     other = replace(cell, demos=cell.demos + 1)
     with pytest.raises(RecordError, match=f"demos {cell.demos}, not {cell.demos + 1}"):
         finished(tmp_path, other)
+    path.write_text(path.read_text().replace('"dropout": 0.1', '"dropout": 0.2'))  # a default that was another one then
+    with pytest.raises(RecordError, match="dropout 0.2, not 0.1"):
+        finished(tmp_path, cell)
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
     before = path.read_bytes()
     with pytest.raises(RecordError, match="schema 2"):

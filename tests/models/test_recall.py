@@ -8,6 +8,7 @@ from attentiontuner.data.batches import DemoData
 from attentiontuner.errors import UserError
 from attentiontuner.losses import loss_terms, recall_loss
 from attentiontuner.models import RecallConfig, RecallTransformer, model_config_from_json
+from attentiontuner.models.cells import DenseCells
 from attentiontuner.models.recall import NEVER, RECALL_HEAD, settle
 from attentiontuner.models.transformer import Recalled
 from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos
@@ -37,6 +38,7 @@ OPTIONS = [
     {"standardise": False},
     {"when": False, "marks": 0},
     {"carry_action": False, "positions": False},
+    {"bias": -1.0},
     {"layers": 1, "heads": 1},
 ]
 
@@ -141,6 +143,12 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
 
 
+def test_the_null_key_has_score_0_and_value_0():
+    _, weights, mass = settle(torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(weights, torch.full((1, 3), 0.25))
+    torch.testing.assert_close(mass, torch.tensor([3.0]))
+
+
 def test_a_row_may_recall_nothing():
     scores = torch.full((1, 4), NEVER)
     _, weights, mass = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
@@ -153,11 +161,11 @@ def test_the_amount_read_is_whole_and_many_small_errors_do_not_add_up():
     scores, _, mass = settle(raw, torch.ones(32, dtype=torch.bool))
     exact = torch.tensor([0.0, 0.0, *[-20.0] * 30])  # two things
     two = settle(exact, torch.ones(32, dtype=torch.bool))
-    whole, soft, rows = (
-        small(GRID, **options)[0].layers[0].recall for options in ({}, {"whole": False}, {"loss": "rows"})
+    whole, soft, binary = (
+        small(GRID, **options)[0].layers[0].recall for options in ({}, {"whole": False}, {"loss": "binary"})
     )
     torch.testing.assert_close(whole.read(scores, mass), whole.read(two[0], two[2]))
-    for other in (soft, rows):  # 3.3 things; the scores of the other losses count nothing, so nothing is rounded
+    for other in (soft, binary):  # 3.3 things; the scores of the binary loss count nothing, so nothing is rounded
         assert not torch.allclose(other.read(scores, mass), whole.read(scores, mass), atol=1e-2)
     whole.read(scores, mass).sum().backward()
     assert raw.grad.abs().min() > 0  # what was rounded away still learns
@@ -196,6 +204,21 @@ def test_input_is_standardised_with_the_training_set():
     constant = (embedding.mean > 1 - 1e-9) | (embedding.mean == 0)
     assert (embedding.scale[constant] == 0).all()
     assert set(model.state_dict()) >= {"observation_embedding.mean", "observation_embedding.scale"}
+
+
+def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out():
+    vectors = DenseCells(VECTOR, 16, 8)
+    size = VECTOR.shape[0]
+    frames = np.stack([np.full(size, value, np.float32) for value in (1, 3)])
+    frames[:, 0] = 5
+    vectors.fit(frames, np.array([0.25, 0.75]))
+    torch.testing.assert_close(vectors.mean, torch.tensor([5.0, *[2.5] * (size - 1)]))
+    torch.testing.assert_close(vectors.scale, torch.tensor([0.0, *[1 / 0.75**0.5] * (size - 1)]))
+    images = DenseCells(IMAGE, 16, 8)
+    width, height, channels = IMAGE.shape
+    images.fit(np.stack([np.zeros(IMAGE.shape, np.uint8), np.full(IMAGE.shape, 255, np.uint8)]), np.array([0.5, 0.5]))
+    torch.testing.assert_close(images.mean, torch.full((channels, width, height), 0.5))
+    torch.testing.assert_close(images.scale, torch.full((channels,), 2.0))
 
 
 def test_config_survives_json_and_refuses_nonsense():

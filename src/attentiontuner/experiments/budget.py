@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from attentiontuner.errors import UserError
-from attentiontuner.experiments.cells import Cell
+from attentiontuner.experiments.cells import Cell, longer_length
 from attentiontuner.experiments.records import Record
 from attentiontuner.files import read_json
 from attentiontuner.training.log import read_metrics
@@ -70,8 +70,10 @@ class Speeds:
         return median(same) * epochs * cell.demos if same else None
 
     def evaluate_seconds(self, cell: Cell) -> float | None:
+        """The longest of cells that were evaluated in as many worlds; None where none was."""
         alike = [record for record in self._records if _alike(record.cell, cell)]
-        return max((record.seconds["evaluate"] for record in alike), default=None)
+        worlds = [record for record in alike if list(record.cell.lengths) == list(cell.lengths)]
+        return max((record.seconds["evaluate"] for record in worlds), default=None)
 
     def collect_seconds(self, cell: Cell) -> float | None:
         alike = [record for record in self._records if _alike(record.cell, cell)]
@@ -88,7 +90,7 @@ class Speeds:
         evaluate = self.evaluate_seconds(cell)
         collect = 0.0 if collected else self.collect_seconds(cell) or 0.0
         whole = train * cell.epochs / max(left, 1.0)
-        return collect + train + (evaluation_reserve(whole) if evaluate is None else evaluate) + SPARE_SECONDS
+        return collect + train + (evaluation_reserve(whole, cell) if evaluate is None else evaluate) + SPARE_SECONDS
 
 
 class Begun(NamedTuple):
@@ -124,9 +126,10 @@ def load_progress(run: Path) -> tuple[int, int, float] | None:
     return int(value["epoch"]), int(value["batch"]), float(value["numbers"]["seconds"])
 
 
-def evaluation_reserve(train_seconds: float) -> float:
-    """Seconds to keep for an evaluation that was never measured."""
-    return SPARE_SECONDS + EVALUATION_SHARE * train_seconds
+def evaluation_reserve(train_seconds: float, cell: Cell) -> float:
+    """Seconds to keep for an evaluation that was never measured, in longer worlds too where the cell has some."""
+    own = longer_length(cell.task, cell.settings, 1) if cell.lengths else 1
+    return SPARE_SECONDS + EVALUATION_SHARE * train_seconds * (1 + sum(length / own for length in cell.lengths))
 
 
 def _alike(one: Cell, other: Cell) -> bool:

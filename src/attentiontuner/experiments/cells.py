@@ -12,8 +12,8 @@ from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
 from attentiontuner.experiments.recipes import OTHER_TASKS, RECIPES, SOLVED_TASKS, Column, Recipe, home_of
 from attentiontuner.experiments.scales import Scale, get_scale
-from attentiontuner.tasks import get_task
-from attentiontuner.training.config import recipe_epochs
+from attentiontuner.tasks import Task, get_task
+from attentiontuner.training.config import TrainConfig, paper_config, recipe_epochs
 
 TRAIN_DATA_SEED = 0
 TEST_DATA_SEED = 1
@@ -104,6 +104,11 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
         config=config,
         lengths=[longer_length(task, settings, times) for times in condition.longer],
     )
+
+
+def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
+    """The training configuration of a cell: the paper's, with the cell's changes."""
+    return paper_config(task or get_task(cell.task, cell.settings), cell.method, **{**cell.config, "seed": cell.seed})
 
 
 def longer_length(task: str, settings: Mapping[str, Any], times: float) -> int:

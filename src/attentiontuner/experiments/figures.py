@@ -2,12 +2,13 @@
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter
+from numpy.typing import NDArray
 
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
 from attentiontuner.experiments.recipes import METHODS
@@ -221,7 +222,7 @@ def scaling_lines(table: Table) -> Figure | None:
         }
         reference = next(row[column.title] for column in table.recipe.columns if column.method == "attentiontuner")
         there = [size for size, entry in sizes.items() if entry.values]
-        half = [0.0 if math.isnan(sizes[size].half_width) else sizes[size].half_width for size in there]
+        half = _halves([sizes[size] for size in there])
         means = [sizes[size].mean for size in there]
         colour, line, _ = style_of("vanilla")
         axis.errorbar(there, means, half, color=colour, linestyle=line, marker="o", capsize=4, label=METHODS["vanilla"])
@@ -248,22 +249,27 @@ def longer_lines(table: Table) -> Figure | None:
         return None
     figure = Figure(figsize=(3.6 * len(tasks) + 0.6, 3.7), layout="constrained")
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
-    looks = ((BLUE, "-", "o"), (VERMILION, "--", "s"))
+    names = list(dict.fromkeys(column.condition.name for column in table.recipe.columns))
+    looks = dict(zip(names, ((BLUE, "-", "o"), (VERMILION, "--", "s")), strict=False))
+    shown: dict[str, Any] = {}
     for axis, task in zip(axes, tasks, strict=True):
-        lines: dict[str, list[tuple[float, Entry]]] = {}
-        for column in table.recipe.columns:
-            entry = table.rows[task][column.title]
-            if entry.values:
-                lines.setdefault(column.title.rsplit(", ", 1)[0], []).append((column.longer, entry))
-        for (name, points), (colour, line, marker) in zip(lines.items(), looks, strict=False):
-            half = [0.0 if math.isnan(entry.half_width) else entry.half_width for _, entry in points]
-            times, means = [times for times, _ in points], [entry.mean for _, entry in points]
-            axis.errorbar(times, means, half, color=colour, linestyle=line, marker=marker, capsize=4, label=name)
+        for name, (colour, line, marker) in looks.items():
+            entries = {
+                column.longer: table.rows[task][column.title]
+                for column in table.recipe.columns
+                if column.condition.name == name and table.rows[task][column.title].values
+            }
+            if entries:
+                means, half = [entry.mean for entry in entries.values()], _halves(entries.values())
+                title = next(c.title.rsplit(", ", 1)[0] for c in table.recipe.columns if c.condition.name == name)
+                shown[title] = axis.errorbar(
+                    list(entries), means, half, color=colour, linestyle=line, marker=marker, capsize=4
+                )
         _success_axis(axis)
         axis.set_xticks([column.longer for column in table.recipe.columns], minor=False)
         axis.set_xlabel("length of the world, training set = 1")
         axis.set_title(get_task(task).title)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), frameon=False, fontsize=9)
     axes[0].set_ylabel("success, %")
     return figure
 
@@ -278,6 +284,11 @@ def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, pa
             axis.text(place, 104, f"n={len(entry.values)}", ha="center", fontsize=7)
     if paper and entry.published is not None:
         axis.plot(place, entry.published.mean, "D", markerfacecolor="white", markeredgecolor="black", markersize=5)
+
+
+def _halves(entries: Iterable[Entry]) -> NDArray[np.float64]:
+    """The intervals of several entries, within 0 and 100 %; nan, which draws nothing, where there is none."""
+    return np.hstack([_clipped(entry) for entry in entries])
 
 
 def _clipped(entry: Entry) -> list[list[float]]:

@@ -299,6 +299,7 @@ RECIPES: dict[str, Recipe] = {
                 *_carried_over("Recall heads", Condition("longer", longer=LONGER_WORLDS)),
                 *_carried_over(
                     "Without positions",
+                    # Without positions there are none to ask for, so "when" changes nothing; the records name it.
                     Condition("longer-no-positions", model={"positions": False, "when": False}, longer=LONGER_WORLDS),
                 ),
             ),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.metrics import wilson_interval
-from attentiontuner.experiments.cells import Cell, longer_length
+from attentiontuner.experiments.cells import Cell, cell_config, longer_length
 from attentiontuner.files import write_text
 from attentiontuner.wording import counted
 
@@ -189,11 +189,11 @@ def finished(records: Path, cell: Cell) -> Record | None:
         aside = set_aside(path)
         print(f"attentiontuner: {error}; set aside as {aside.name}, the cell runs again", file=sys.stderr)
         return None
-    if difference := _difference(record.cell.to_json(), cell.to_json()):
-        name, old, new = difference
-        raise RecordError(
-            f"{path} is of another experiment ({name} {old}, not {new}): use another --records folder or move it away"
-        )
+    model = cell_config(cell).model.to_json()
+    for before, now in ((record.cell.to_json(), cell.to_json()), (record.config.get("model", {}), model)):
+        if difference := _difference(before, now):
+            what = "{} {}, not {}".format(*difference)
+            raise RecordError(f"{path} is of another experiment ({what}): use another --records folder or move it away")
     return record
 
 

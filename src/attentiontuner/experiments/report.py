@@ -158,7 +158,7 @@ def _films(films: Sequence[Path]) -> Section:
 def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     sections = []
     diamonds = "; diamonds: the paper" if scale == "paper" else ""
-    dots = "Mean success over seeds (dots), 90 % intervals of three seeds or more"
+    dots = "Bars: mean success over seeds; dots: the seeds; 90 % intervals of three seeds or more"
     for recipe in RECIPES.values():
         table = make_table(recipe, records, scale)
         own = any(record.cell.home == recipe.name for record in records)
@@ -168,7 +168,10 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         if recipe.name == "table1":
             if scale == "paper":
                 section.grids.append(welch_grid(table))
-                section.texts.append(f"Below: Welch's two-sided test of the two methods (paper: {paper.WELCH_PLACE}).")
+                section.texts.append(
+                    f"Below: Welch's two-sided test of the two methods, ours from three seeds of both "
+                    f"(paper: {paper.WELCH_PLACE})."
+                )
             section.add("success", success_by_task(table), f"{dots}{diamonds}.")
             _curves(section, [record for record in records if record.cell.home == recipe.name], "curves")
         elif recipe.name == "recall":
@@ -183,7 +186,8 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
         elif recipe.name == "longer":
-            section.add("longer", longer_lines(table), "Success in longer worlds: mean over seeds, 90 % intervals.")
+            caption = "Success in longer worlds: mean over seeds, 90 % intervals of three seeds or more."
+            section.add("longer", longer_lines(table), caption)
         else:
             many = len(table.recipe.columns) > MANY_COLUMNS
             published = any(entry.published for row in table.rows.values() for entry in row.values())

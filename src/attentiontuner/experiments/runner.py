@@ -15,7 +15,7 @@ from attentiontuner.evaluation.policy import load_policy
 from attentiontuner.evaluation.rollout import rollout
 from attentiontuner.experiments.attention import attention_maps
 from attentiontuner.experiments.budget import CALIBRATION_SECONDS, SPARE_SECONDS, begun_run, evaluation_reserve
-from attentiontuner.experiments.cells import EVALUATION_SEED, TEST_DATA_SEED, TRAIN_DATA_SEED, Cell
+from attentiontuner.experiments.cells import EVALUATION_SEED, TEST_DATA_SEED, TRAIN_DATA_SEED, cell_config
 from attentiontuner.experiments.datasets import dataset
 from attentiontuner.experiments.jobs import Job, Outcome, kept_run, work_folder
 from attentiontuner.experiments.records import Record, compact_curves, finished, summarise, write_record
@@ -23,7 +23,7 @@ from attentiontuner.files import locked
 from attentiontuner.seeds import evaluation_seed
 from attentiontuner.tasks import Task, get_task
 from attentiontuner.training.checkpoint import load_model, read_config
-from attentiontuner.training.config import TrainConfig, paper_config
+from attentiontuner.training.config import TrainConfig
 from attentiontuner.training.log import read_metrics
 from attentiontuner.training.trainer import train
 from attentiontuner.training.versions import software
@@ -52,11 +52,6 @@ def run_cell(job: Job) -> Outcome:
         shutil.rmtree(work, ignore_errors=True)
     text = f"{record.success:.1f} % of {counted(cell.episodes, 'episode')}"
     return Outcome(cell, "done", text, time.monotonic() - started)
-
-
-def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
-    """The training configuration of a cell: the paper's, with the cell's changes."""
-    return paper_config(task or get_task(cell.task, cell.settings), cell.method, **{**cell.config, "seed": cell.seed})
 
 
 def device_name() -> str:
@@ -94,7 +89,7 @@ def _train_in_time(job: Job, config: TrainConfig, stores: tuple[DemoStore, DemoS
     begun = begun_run(cell, run)
     if begun is None:
         return "not one batch fitted into the time left"
-    reserve = evaluation_reserve(begun.epoch_seconds * cell.epochs)
+    reserve = evaluation_reserve(begun.epoch_seconds * cell.epochs, cell)
     needed = begun.epoch_seconds * (cell.epochs - begun.epochs) + reserve
     remaining = job.deadline - time.time()
     if needed > remaining:

@@ -46,8 +46,8 @@ class GridCells(nn.Module):
         self.register_buffer("rarity", torch.ones(self.kinds))
 
     def fit(self, frames: NDArray[Any], share: NDArray[np.float64], rarity: bool = True) -> None:
-        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`; and weigh
-        kinds by their rarity."""
+        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`; rescale the
+        first weights, so that vectors start at the same size; and weigh kinds by their rarity."""
         kinds = cell_kinds(torch.from_numpy(np.ascontiguousarray(frames)), self.symbols).numpy()
         feature = kinds + np.arange(self.cells) * self.kinds
         weights = np.repeat(share, self.cells)
@@ -120,7 +120,8 @@ class DenseCells(nn.Module):
         if not vectors:
             mean, variance = mean.transpose(2, 0, 1), variance.mean((0, 1))
         self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))
-        self.scale.copy_(torch.from_numpy(1 / np.sqrt(variance).clip(1e-3)))
+        deviation = np.sqrt(variance)
+        self.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1 / deviation.clip(1e-3), 0)))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`[U, …]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""

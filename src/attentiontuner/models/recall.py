@@ -5,14 +5,15 @@ are there. Here the scores s of one head are trained so that exp(s_qp) is the *n
 at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, and the network can read it.
 
 - Where: the query at q meets every cell of the observation at p, not one summary of it, and the position of p.
-- How much: c_q enters the residual stream as cos and sin of 2πc/T for several periods T. Things are whole: what each
+- How much: c_q enters the residual stream as cos and sin of 2πc/τ for several periods τ. Things are whole: what each
   step adds to it is rounded, so that the small errors of many steps do not add up.
 - What: every cell in view is told whether the observations recalled hold its like, and what they say of it.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
-Legend: B episodes, S steps packed end to end, T steps of the longest, U distinct observations, D = d_model, h = D / H
-the size of a head, M numbers an observation leaves in memory, K cells of an observation that have a kind, k marks, R
-rows of a streaming cache. A token is an observation together with the action before it.
+Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
+observations, D = d_model, H heads of size h = D / H, M numbers an observation leaves in memory, K cells of an
+observation that have a kind, k marks, R rows of a streaming cache. A token is an observation together with the action
+before it.
 """
 
 import math
@@ -35,7 +36,7 @@ from attentiontuner.models.transformer import Layout, Output, Recalled
 from attentiontuner.observations import ObservationSpec
 
 MOST = 4.0
-"""The largest score: exp(4) things at one step are more than any step holds."""
+"""The largest score: exp(4) things at one step are more than any step holds. Above it a score has no gradient."""
 
 NEVER = -1e4
 """The score of a step that cannot be recalled: the future and the present."""
@@ -49,11 +50,11 @@ class RecallConfig:
     """Sizes, and for studies what can be taken away.
 
     Attributes:
-        periods: periods T, in things, of the read-out of the amount; empty: the amount is not read.
-        whole: what is read adds up whole numbers. Only where the loss is `count`: other scores count nothing.
+        periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
+        whole: what is read adds up whole numbers. Not where the loss is `binary`: its scores count nothing.
         bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
             start makes the first steps push all keys down.
-        keys: `cells`: the query meets every cell of an observation; `observation`: one key for all of it.
+        keys: `cells`: the query meets every cell of an observation; `observation`: one product of query and key for it.
         gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
             `full`: a product of query and key for the whole observation instead.
         when: a step may ask for a position p as well (if there are any); without it only content and gates say where.
@@ -146,17 +147,22 @@ class Recall(nn.Module):
     ) -> Tensor:
         """s before masking: tokens that ask `[B, Q, D]`, their query `[B, Q, h]`; of the past its key `[B, P, h]`, what
         it offers `[B, P, 1]`, its positions `[P, D]`, and the match of its cells `[B, Q, P]` → `[B, Q, P]`."""
+        scores: Tensor = self.bias
+        if cells is not None:
+            scores = scores + cells
         if cells is None or self.config.gates == "full":
-            scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + self.bias
-            return scores if cells is None else scores + cells
-        scores = cells + self.asks(normal) + offers.transpose(-1, -2) + self.bias
-        return scores if self.when is None else torch.add(scores, self.when(normal) @ positions.T)
+            scores = scores + query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        if self.config.gates == "scalar":
+            scores = scores + self.asks(normal) + offers.transpose(-1, -2)
+        if self.when is not None:
+            scores = scores + self.when(normal) @ positions.T
+        return scores
 
     def read(self, scores: Tensor, mass: Tensor) -> Tensor | float:
         """The amount, from scores `[…, P]` and their mass `[…]`, as a vector `[…, D]`."""
         if self.amount is None:
             return 0.0
-        if self.config.whole and self.config.loss == "count":
+        if self.config.whole and self.config.loss != "binary":
             mass = mass + (scores.exp().round().sum(-1) - mass).detach()  # whole, with the gradient of what was rounded
         angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))

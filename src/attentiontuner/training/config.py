@@ -17,11 +17,12 @@ PAPER_MEMORY_WEIGHT = 10.0
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn from demonstrations: its network, where its recipe differs from the paper's, and whether it is
-    told the memory pairs. Without them its memory weight is always 0."""
+    """A way to learn from demonstrations: its network and where that and its recipe differ from the usual, and whether
+    it is told the memory pairs. Without them its memory weight is always 0."""
 
     network: type
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
     pairs: bool = True
 
 
@@ -46,9 +47,10 @@ METHODS = {
     "attentiontuner": Method(TransformerConfig),
     "vanilla": Method(TransformerConfig, pairs=False),
     "recall": Method(RecallConfig, _RECALL_RECIPE),
-    "recall-vanilla": Method(RecallConfig, _RECALL_RECIPE, pairs=False),
+    "recall-vanilla": Method(RecallConfig, _RECALL_RECIPE, model={"whole": False}, pairs=False),
 }
-"""The paper's two methods, and the network of `models/recall.py` with and without pairs."""
+"""The paper's two methods, and the network of `models/recall.py` with and without pairs (then nothing makes the amounts
+whole, so they are read as they are)."""
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Pairs = Literal["given", "random", "shuffled"]
@@ -207,7 +209,7 @@ def paper_config(
     if method not in METHODS:
         raise UserError(f"unknown method {method!r}: the methods are {', '.join(METHODS)}")
     way = METHODS[method]
-    network = way.network(task.observation, len(task.actions))
+    network = way.network(task.observation, len(task.actions), **way.model)
     try:
         network = replace(network, **(model or {}))
     except TypeError:
