@@ -150,6 +150,17 @@ def test_several_things_at_one_step_do_not_outgrow_its_picture():
     assert abs(painted(3.0) - painted(1.0)) < 30  # only the number beside the bar is another
 
 
+def test_the_amount_is_shown_as_it_is_and_as_it_is_read():
+    task = recall_task()
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    weights = np.array([0.93, 0.04, 0.93, 0.4, 0.0])
+    stages = [
+        film._Stage(recalled, True, counts, whole) for counts, whole in ((True, True), (True, False), (False, False))
+    ]
+    texts = [stage._in_all(weights, 4) for stage in stages]
+    assert texts == ["2.30 things in all, read as 2", "2.30 things in all", "the present 0.00"]
+
+
 def test_a_long_episode_is_shortened_around_what_is_recalled():
     task = recall_task()
     short = record_recall(policy_for(task), task, EVALUATION_START, episode=0)

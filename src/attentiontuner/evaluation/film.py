@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from attentiontuner.errors import UserError
@@ -64,7 +65,8 @@ def make_films(
         outcome = "solved" if recalled.success else "failed"
         path = out / f"episode-{result.episode:04d}-{outcome}.gif"
         counts = isinstance(config.model, RecallConfig)
-        save_film(recalled, path, supervised=bool(config.supervised()), counts=counts)
+        whole = isinstance(config.model, RecallConfig) and config.model.reads_whole
+        save_film(recalled, path, supervised=bool(config.supervised()), counts=counts, whole=whole)
         paths.append(path)
     return paths
 
@@ -78,10 +80,13 @@ def _choose(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]
     return [*in_turn, *solved[shared:], *failed[shared:]][:count]
 
 
-def save_film(recalled: RecordedEpisode, path: Path, supervised: bool = True, counts: bool = False) -> None:
-    """Write the film of one episode. `counts`: weights say how many things are recalled, and need not add up to 1."""
+def save_film(
+    recalled: RecordedEpisode, path: Path, supervised: bool = True, counts: bool = False, whole: bool = False
+) -> None:
+    """Write the film of one episode. `counts`: weights say how many things are recalled, and need not add up to 1;
+    `whole`: the network reads each as a whole number."""
     steps = _steps_shown(recalled)
-    stage = _Stage(recalled, supervised, counts)
+    stage = _Stage(recalled, supervised, counts, whole)
     pictures = [stage.draw(step) for step in steps]
     palette = _shared_palette(pictures)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
@@ -144,8 +149,8 @@ def _font(size: int, bold: bool = False) -> Any:
 class _Stage:
     """Draws one step after the other on the same layout."""
 
-    def __init__(self, recalled: RecordedEpisode, supervised: bool, counts: bool = False) -> None:
-        self.recalled, self.supervised, self.counts = recalled, supervised, counts
+    def __init__(self, recalled: RecordedEpisode, supervised: bool, counts: bool = False, whole: bool = False) -> None:
+        self.recalled, self.supervised, self.counts, self.whole = recalled, supervised, counts, whole
         self.heads: tuple[Head, ...] = tuple(recalled.weights)
         rows = len(self.heads) + 1
         self.thumbnail = 100 if rows <= 2 else 88 if rows == 3 else 64
@@ -197,13 +202,19 @@ class _Stage:
             text = "as the expert would" if same else f"the expert would do {names[decision.action]}"
             pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
 
+    def _in_all(self, weights: NDArray[Any], step: int) -> str:
+        if not self.counts:
+            return f"the present {weights[step]:.2f}"
+        read = f", read as {weights[:step].round().sum():.0f}" if self.whole else ""
+        return f"{weights[:step].sum():.2f} things in all{read}"
+
     def _head_row(self, picture: Image.Image, pen: Any, step: int, head: Head, colour: str, top: int) -> None:
         recalled = self.recalled
         expert, weights = set(recalled.expert_recalls(step)), recalled.weights[head][step]
         pen.rectangle((PAST_LEFT, top + 7, PAST_LEFT + 10, top + 17), fill=colour)
         name = f"head {head} attends to" if self.supervised else f"head {head} (not supervised) attends to"
         pen.text((PAST_LEFT + 18, top + 3), name, INK, _font(15, bold=True))
-        beside = f"{weights[:step].sum():.2f} things in all" if self.counts else f"the present {weights[step]:.2f}"
+        beside = self._in_all(weights, step)
         pen.text((WIDTH - MARGIN - pen.textlength(beside, _font(13)), top + 5), beside, FAINT, _font(13))
         found = recalled.attended(head, step, self.thumbnails)
         if not found:

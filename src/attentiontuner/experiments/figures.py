@@ -167,7 +167,8 @@ def success_rows(table: Table) -> Figure | None:
                 axis.barh(
                     place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6, xerr=error
                 )
-                axis.plot(entry.values, [place] * len(entry.values), **DOTS)
+                if len(entry.values) > 1:
+                    axis.plot(entry.values, [place] * len(entry.values), **DOTS)
                 seeds = "" if len(entry.values) >= entry.planned else f"  n={len(entry.values)}"
                 axis.text(max(entry.values) + 2.5, place, f"{entry.mean:.1f}{seeds}", va="center", fontsize=7)
         axis.set_yticks(range(len(columns)), [column.title for column in columns])
@@ -279,7 +280,8 @@ def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, pa
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
             axis.errorbar(place, entry.mean, _clipped(entry), color="black", capsize=3, linewidth=1)
-        axis.plot([place] * len(entry.values), entry.values, **DOTS)
+        if len(entry.values) > 1:
+            axis.plot([place] * len(entry.values), entry.values, **DOTS)
         if len(entry.values) < entry.planned:
             axis.text(place, 104, f"n={len(entry.values)}", ha="center", fontsize=7)
     if paper and entry.published is not None:

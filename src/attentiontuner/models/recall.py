@@ -110,6 +110,11 @@ class RecallConfig:
         if min(self.periods, default=1) <= 0:
             raise UserError(f"model periods: {self.periods} must all be above 0")
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the network reads an amount, and as a sum of whole numbers."""
+        return self.whole and bool(self.periods) and self.loss != "binary"
+
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `models.model_config_from_json` reads back."""
         return {"architecture": "recall", **asdict(self)}
@@ -162,7 +167,7 @@ class Recall(nn.Module):
         """The amount, from scores `[…, P]` and their mass `[…]`, as a vector `[…, D]`."""
         if self.amount is None:
             return 0.0
-        if self.config.whole and self.config.loss != "binary":
+        if self.config.reads_whole:
             mass = mass + (scores.exp().round().sum(-1) - mass).detach()  # whole, with the gradient of what was rounded
         angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
