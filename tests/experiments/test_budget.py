@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from attentiontuner.errors import UserError
-from attentiontuner.experiments.budget import SPARE_SECONDS, Speeds, begun_run, parse_duration, parse_seeds
+from attentiontuner.experiments.budget import (
+    SPARE_SECONDS,
+    Speeds,
+    begun_run,
+    evaluation_reserve,
+    parse_duration,
+    parse_seeds,
+)
 from attentiontuner.experiments.cells import expand
 from attentiontuner.experiments.recipes import get_recipe
 from tests.experiments.made import make_record
@@ -44,6 +51,17 @@ def test_from_records_of_the_same_task(cells, tmp_path):
     assert speeds.remaining_seconds(wanted, tmp_path, False) == pytest.approx(expected + 1)
     twice = replace(wanted, demos=2 * wanted.demos)
     assert speeds.remaining_seconds(twice, tmp_path, True) == pytest.approx(expected + 0.5 * wanted.epochs)
+
+
+def test_longer_worlds_take_longer_and_tell_nothing_of_others(tmp_path):
+    cell = expand(get_recipe("longer"), "smoke", only=["counting", "longer"])[0]  # 4, 6, 9 and 12 rooms besides its 3
+    plain = replace(cell, lengths=[])
+    assert evaluation_reserve(10, cell) - SPARE_SECONDS == pytest.approx(
+        (evaluation_reserve(10, plain) - SPARE_SECONDS) * (1 + 31 / 3)
+    )
+    speeds = Speeds([make_record(cell, 1.0)], DEVICE)
+    assert speeds.evaluate_seconds(cell) == 4.0
+    assert speeds.evaluate_seconds(plain) is None
 
 
 def test_work_in_progress_counts_and_its_own_speed_is_used(cells, tmp_path):

@@ -92,6 +92,22 @@ def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say()
     assert recall.recognise(weights, marks, memory, torch.tensor([[[0, 0]]])).abs().sum() == 0  # held, not recalled
 
 
+@pytest.mark.parametrize("options", [{}, {"keys": "observation"}, {"gates": "full"}], ids=str)
+def test_taking_a_part_away_leaves_the_others(options):
+    model, packed = small(GRID, **options)
+    recall, batch = model.layers[0].recall, DemoData(packed, attend_self=False).batch(np.arange(3))
+
+    def changed_by(gate):
+        with torch.no_grad():
+            before = model(batch, (RECALL_HEAD,)).recalled.scores
+            gate.weight.mul_(1.5)
+            return not torch.allclose(model(batch, (RECALL_HEAD,)).recalled.scores, before)
+
+    assert changed_by(recall.when)
+    assert changed_by(recall.asks) == changed_by(recall.offers) == (recall.config.gates == "scalar")
+    assert changed_by(model.observation_embedding.key) == (recall.config.keys == "cells")
+
+
 def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
     model, packed = small(GRID, bias=-30.0)  # far below the largest score
     recall = model.layers[0].recall

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from attentiontuner.errors import UserError
-from attentiontuner.models import Head
+from attentiontuner.models import Head, RecallConfig
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import TrainConfig, first_difference, paper_config
 from tests.training.toys import toy_config
@@ -25,6 +25,17 @@ def test_the_papers_recipe() -> None:
     vanilla = paper_config(get_task("hallway"), "vanilla")
     assert (vanilla.epochs, vanilla.memory_weight, vanilla.supervised()) == (600, 0.0, ())
     assert paper_config(get_task("hallway", {"length": 5})).settings == {"length": 5}
+
+
+def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_them_whole() -> None:
+    epochs = {
+        name: paper_config(get_task(name), "recall").epochs for name in ("counting", "hallway", "searing-spotlights")
+    }
+    assert epochs == {"counting": 12, "hallway": 24, "searing-spotlights": 10}
+    for method, whole in (("recall", True), ("recall-vanilla", False)):
+        model = paper_config(get_task("counting"), method).model
+        assert isinstance(model, RecallConfig)
+        assert model.reads_whole is whole
 
 
 def test_json_there_and_back() -> None:
