@@ -2,12 +2,13 @@ import pickle
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
+import gymnasium as gym
 import pytest
 
 import attentiontuner.tasks as tasks
 from attentiontuner.errors import UserError
 from attentiontuner.tasks import all_tasks, get_task, register_task, reported_success
-from tests.toy_task import TOY
+from tests.toy_task import TOY, ToyEnv
 
 
 @pytest.mark.parametrize("name", sorted(all_tasks()))
@@ -44,6 +45,18 @@ def test_unknown_names_and_settings_are_refused_in_words():
         replace(TOY, env_id="Nowhere-v0").make_env()
     with pytest.raises(UserError, match="has no scripted expert"):
         replace(TOY, expert=None).make_expert(TOY.make_env())
+
+
+def test_an_environment_need_not_know_of_rendering():
+    class Plain(ToyEnv):
+        def __init__(self) -> None:
+            super().__init__()
+
+    gym.register("Plain-v0", entry_point=Plain)
+    try:
+        assert replace(TOY, env_id="Plain-v0", settings={}).make_env().reset(seed=1)[0].shape == TOY.observation.shape
+    finally:
+        gym.registry.pop("Plain-v0")
 
 
 def test_a_registered_task_replaces_the_one_of_its_name():

@@ -88,8 +88,9 @@ class Task:
                 ) from None
         if self.register is not None:
             importlib.import_module(self.register)
+        options = {**self.settings, **({"render_mode": render_mode} if render_mode is not None else {})}
         try:
-            env = gym.make(self.env_id, disable_env_checker=True, render_mode=render_mode, **self.settings)
+            env = gym.make(self.env_id, disable_env_checker=True, **options)
         except (TypeError, ValueError, gym.error.Error) as error:
             raise UserError(f"task {self.name!r} does not take these settings: {self._refusal(error)}") from error
         return env if self.wrap is None else resolve(self.wrap)(env)

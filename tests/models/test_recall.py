@@ -9,7 +9,7 @@ from attentiontuner.errors import UserError
 from attentiontuner.losses import loss_terms, recall_loss
 from attentiontuner.models import RecallConfig, RecallTransformer, model_config_from_json
 from attentiontuner.models.cells import DenseCells
-from attentiontuner.models.recall import NEVER, RECALL_HEAD, settle
+from attentiontuner.models.recall import MOST, NEVER, RECALL_HEAD, settle
 from attentiontuner.models.transformer import Recalled
 from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos
 
@@ -157,6 +157,14 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     inside = torch.arange(6) < batch.lengths[:, None]
     expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / askers
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_score_beyond_the_largest_counts_as_that_and_is_led_back():
+    raw = torch.tensor([[9.0, 0.0, -3.0]], requires_grad=True)
+    scores, _, mass = settle(raw, torch.ones(1, 3, dtype=torch.bool))
+    assert scores[0, 0].item() == MOST
+    (mass - scores[:, 0]).sum().backward()  # the count loss, where one thing is at the first step
+    assert raw.grad[0, 0].item() == pytest.approx(np.exp(MOST) - 1, rel=1e-4)
 
 
 def test_the_null_key_has_score_0_and_value_0():

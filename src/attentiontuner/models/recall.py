@@ -36,7 +36,7 @@ from attentiontuner.models.transformer import Layout, Output, Recalled
 from attentiontuner.observations import ObservationSpec
 
 MOST = 4.0
-"""The largest score: exp(4) things at one step are more than any step holds. Above it a score has no gradient."""
+"""The largest score: exp(4) things at one step are more than any step holds."""
 
 NEVER = -1e4
 """The score of a step that cannot be recalled: the future and the present."""
@@ -191,8 +191,11 @@ class Recall(nn.Module):
 
 
 def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Masked scores `[…, P]`, the weights beside a null key of score 0, and the mass Σ exp(s)."""
-    scores = scores.clamp(max=MOST).masked_fill(~possible, NEVER)
+    """Masked scores `[…, P]` of at most `MOST`, the weights beside a null key of score 0, and the mass Σ exp(s).
+
+    A score that is cut off keeps its gradient: with none, a head that has once shot beyond could not come back."""
+    scores = scores - (scores - MOST).clamp(min=0).detach()
+    scores = scores.masked_fill(~possible, NEVER)
     log_mass = scores.logsumexp(-1, keepdim=True)
     weights = (scores - torch.logaddexp(log_mass, torch.zeros_like(log_mass))).exp()
     return scores, weights, log_mass.exp().squeeze(-1)
