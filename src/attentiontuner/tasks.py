@@ -314,7 +314,7 @@ register_task(
         settings={"light_dim_off_duration": 6, "num_coins": 1},
         horizon=_searing_steps,
         demonstrations=40_000,
-        epochs={"attentiontuner": 120, "vanilla": 120},
+        epochs={"attentiontuner": 120, "vanilla": 120, "recall": 24, "recall-vanilla": 24},
         every_attempt_succeeds=False,
     )
 )

@@ -79,6 +79,21 @@ def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
     assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
 
 
+def test_a_place_of_an_image_has_a_key_of_its_own():
+    torch.manual_seed(0)
+    embedding = DenseCells(IMAGE, 16, 8).eval()
+    with torch.no_grad():  # keys that tell what they see
+        embedding.key.weight.mul_(100)
+    images = torch.zeros(2, *IMAGE.shape, dtype=torch.uint8)
+    images[0, 40:44, 40:44] = images[1, 48:52, 48:52] = 255  # the same thing, one place further
+    query = 8 * torch.randn(1, 8)
+    there, elsewhere = embedding.match(query, embedding(images)[1])[0]
+    assert abs(there - elsewhere) > 0.01
+    torch.nn.init.zeros_(embedding.place)
+    there, elsewhere = embedding.match(query, embedding(images)[1])[0]
+    torch.testing.assert_close(there, elsewhere)
+
+
 def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say():
     model, _ = small(GRID)
     recall = model.layers[0].recall
