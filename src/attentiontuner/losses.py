@@ -65,7 +65,7 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
     `count`: Σ_q [exp(LSE_q) - Σ_p m_qp · s_qp], whose gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp.
     `rows`: cross-entropy of each row's weights beside a null key, with multiplicities and one for the null key.
     `binary`: the paper's cross-entropy of the weights with the pairs, multiplicities aside.
-    All are divided by the number of steps that recall something.
+    All have what scores were cut off by added, and are divided by the number of steps that recall something.
     """
     wanted, scores = batch.recalled(), recalled.scores
     token = torch.arange(batch.longest, device=scores.device)
@@ -81,7 +81,7 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
             log_weights = scores - log_all[..., None]
             log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))
             rows = -torch.where(wanted > 0, log_weights, log_rest).sum(-1)
-    return (rows * counted).sum() / batch.totals[2]
+    return ((rows + recalled.cut) * counted).sum() / batch.totals[2]
 
 
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor) -> Tensor:

@@ -79,21 +79,6 @@ def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
     assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
 
 
-def test_a_place_of_an_image_has_a_key_of_its_own():
-    torch.manual_seed(0)
-    embedding = DenseCells(IMAGE, 16, 8).eval()
-    with torch.no_grad():  # keys that tell what they see
-        embedding.key.weight.mul_(100)
-    images = torch.zeros(2, *IMAGE.shape, dtype=torch.uint8)
-    images[0, 40:44, 40:44] = images[1, 48:52, 48:52] = 255  # the same thing, one place further
-    query = 8 * torch.randn(1, 8)
-    there, elsewhere = embedding.match(query, embedding(images)[1])[0]
-    assert abs(there - elsewhere) > 0.01
-    torch.nn.init.zeros_(embedding.place)
-    there, elsewhere = embedding.match(query, embedding(images)[1])[0]
-    torch.testing.assert_close(there, elsewhere)
-
-
 def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say():
     model, _ = small(GRID)
     recall = model.layers[0].recall
@@ -165,8 +150,8 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     assert wanted.sum() == packed.pairs[:, 3].sum()
     raw = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), requires_grad=True)
     past = torch.ones(6, 6, dtype=torch.bool).tril(-1)
-    scores, _, mass = settle(raw, past)
-    loss = recall_loss(Recalled(scores, mass, "count"), batch)
+    scores, _, mass, cut = settle(raw, past)
+    loss = recall_loss(Recalled(scores, mass, cut, "count"), batch)
     loss.backward()
     askers = len(np.unique(packed.pairs[:, 0] * 100 + packed.pairs[:, 2]))
     inside = torch.arange(6) < batch.lengths[:, None]
@@ -174,30 +159,37 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_a_score_beyond_the_largest_counts_as_that_and_is_led_back():
-    raw = torch.tensor([[9.0, 0.0, -3.0]], requires_grad=True)
-    scores, _, mass = settle(raw, torch.ones(1, 3, dtype=torch.bool))
-    assert scores[0, 0].item() == MOST
-    (mass - scores[:, 0]).sum().backward()  # the count loss, where one thing is at the first step
-    assert raw.grad[0, 0].item() == pytest.approx(np.exp(MOST) - 1, rel=1e-4)
+@pytest.mark.parametrize("loss", ["count", "rows", "binary"])
+def test_a_score_that_is_cut_off_is_led_back_by_the_loss_alone(loss):
+    batch = DemoData(packed_demos(GRID, LENGTHS, 4), attend_self=False).batch(np.arange(3))
+    raw = torch.zeros(3, 6, 6)
+    raw[1, 5, 2] = 9.0
+    raw.requires_grad_()
+    scores, weights, mass, cut = settle(raw, torch.ones(6, 6, dtype=torch.bool).tril(-1))
+    assert scores[1, 5, 2].item() == MOST
+    (weights.sum() + mass.sum()).backward(retain_graph=True)
+    assert raw.grad[1, 5, 2].item() == 0
+    raw.grad.zero_()
+    recall_loss(Recalled(scores, mass, cut, loss), batch).backward()
+    assert raw.grad[1, 5, 2].item() > 0
 
 
 def test_the_null_key_has_score_0_and_value_0():
-    _, weights, mass = settle(torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool))
+    _, weights, mass, _ = settle(torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool))
     torch.testing.assert_close(weights, torch.full((1, 3), 0.25))
     torch.testing.assert_close(mass, torch.tensor([3.0]))
 
 
 def test_a_row_may_recall_nothing():
     scores = torch.full((1, 4), NEVER)
-    _, weights, mass = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
+    _, weights, mass, _ = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
     assert weights.sum() == 0
     assert mass.item() == 0
 
 
 def test_the_amount_read_is_whole_and_many_small_errors_do_not_add_up():
     raw = torch.tensor([0.9, 1.2, *[0.04] * 30]).log().requires_grad_()
-    scores, _, mass = settle(raw, torch.ones(32, dtype=torch.bool))
+    scores, _, mass, _ = settle(raw, torch.ones(32, dtype=torch.bool))
     exact = torch.tensor([0.0, 0.0, *[-20.0] * 30])  # two things
     two = settle(exact, torch.ones(32, dtype=torch.bool))
     whole, soft, binary = (

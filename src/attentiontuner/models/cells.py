@@ -83,9 +83,7 @@ class GridCells(nn.Module):
 
 
 class DenseCells(nn.Module):
-    """Images and vectors. What they leave in memory is a key for each place of the CNN's last map, or for all of it.
-
-    A key of an image says what is there and where: a query may look for something that stood in a certain place."""
+    """Images and vectors. What they leave in memory is a key for each place of the CNN's last map, or for all of it."""
 
     def __init__(self, observation: ObservationSpec, d_model: int, head: int) -> None:
         super().__init__()
@@ -95,7 +93,6 @@ class DenseCells(nn.Module):
             self.embedding = ImageEmbedding(observation, d_model)
             places = self.embedding.places
             self.key = nn.Linear(self.embedding.channels, self.size)
-            self.place = nn.Parameter(torch.randn(places, self.size))
         else:
             self.embedding = VectorEmbedding(observation, d_model)
             places = 1
@@ -132,7 +129,7 @@ class DenseCells(nn.Module):
         if isinstance(self.embedding, ImageEmbedding):
             planes = (self.embedding.planes(observations) - self.mean) * self.scale[:, None, None]
             features = self.embedding.cnn(planes)  # [U, channels, w, h]
-            keys = self.key(features.flatten(2).transpose(1, 2)) + self.place  # [U, places, h]
+            keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
             return self.embedding.fc(features.flatten(1)), keys.flatten(1), none
         inputs = (observations - self.mean) * self.scale
         return self.embedding(inputs), self.key(inputs), none

@@ -190,15 +190,14 @@ class Recall(nn.Module):
         return told
 
 
-def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Masked scores `[…, P]` of at most `MOST`, the weights beside a null key of score 0, and the mass Σ exp(s).
-
-    A score that is cut off keeps its gradient: with none, a head that has once shot beyond could not come back."""
-    scores = scores - (scores - MOST).clamp(min=0).detach()
-    scores = scores.masked_fill(~possible, NEVER)
+def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Masked scores `[…, P]` of at most `MOST`, the weights beside a null key of score 0, the mass Σ exp(s) `[…]`, and
+    by how much scores were cut off `[…]`: what was cut has no gradient of its own, so the loss leads it back."""
+    cut = (scores - MOST).clamp(min=0).masked_fill(~possible, 0).sum(-1)
+    scores = scores.clamp(max=MOST).masked_fill(~possible, NEVER)
     log_mass = scores.logsumexp(-1, keepdim=True)
     weights = (scores - torch.logaddexp(log_mass, torch.zeros_like(log_mass))).exp()
-    return scores, weights, log_mass.exp().squeeze(-1)
+    return scores, weights, log_mass.exp().squeeze(-1), cut
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
@@ -308,9 +307,9 @@ class RecallTransformer(nn.Module):
         step = torch.arange(normal.shape[1], device=normal.device)
         cells = self.observation_embedding.match(query, memory) if self.config.keys == "cells" else None
         scores = recall.scores(normal, query, key, recall.offers(normal), self.positional_encoding(step), cells)
-        scores, weights, mass = settle(scores, step < step[:, None])
+        scores, weights, mass, cut = settle(scores, step < step[:, None])
         told = recall.read(scores, mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
-        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, self.config.loss)
+        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, cut, self.config.loss)
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
@@ -362,7 +361,7 @@ class RecallTransformer(nn.Module):
                 cells = self.observation_embedding.match(own, cache.memory) if self.config.keys == "cells" else None
                 positions = self.positional_encoding(step)
                 scores = recall.scores(normal, own, keys[:, 0], cache.offers, positions, cells)
-                scores, share, mass = settle(scores, past[:, None])
+                scores, share, mass, _ = settle(scores, past[:, None])
                 attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
                 told = told + recall.read(scores, mass)
                 told = told + recall.recognise(share, cache.marks, cache.memory, kinds[:, None])

@@ -77,10 +77,12 @@ class Output(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """Scores s `[B, T, T]` over timesteps, their mass Σ exp(s) `[B, T]`, and the loss they are trained with."""
+    """Scores s `[B, T, T]` over timesteps, their mass Σ exp(s) and by how much they were cut off, both `[B, T]`, and
+    the loss they are trained with."""
 
     scores: Tensor
     mass: Tensor
+    cut: Tensor
     loss: str
 
 

@@ -167,7 +167,9 @@ def load_model(run: Path, best: bool = False) -> tuple[nn.Module, TrainConfig]:
     try:
         model.load_state_dict(_read(path))
     except RuntimeError as error:
-        raise UserError(f"{path} is damaged: its weights do not fit {CONFIG_FILE}") from error
+        raise UserError(
+            f"{path}: its weights do not fit {CONFIG_FILE}; it is damaged, or another version of attentiontuner made it"
+        ) from error
     return model.eval(), config
 
 
