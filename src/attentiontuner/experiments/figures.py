@@ -129,6 +129,9 @@ DOTS: dict[str, Any] = {
 }
 """The seeds behind a bar."""
 
+NO_RECORD = "–"
+"""What stands where a bar has no record yet, as in the tables."""
+
 
 def success_bars(table: Table) -> Figure | None:
     """Bars of a recipe's entries, one panel per task, with 90 % intervals; hollow diamonds are the paper's numbers."""
@@ -162,7 +165,9 @@ def success_rows(table: Table) -> Figure | None:
     for axis, task in zip(axes, tasks, strict=True):
         for place, column in enumerate(columns):
             entry, (colour, _, hatch) = table.rows[task][column.title], style_of(column.method)
-            if entry.values:
+            if not entry.values:
+                axis.text(2.5, place, NO_RECORD, va="center", fontsize=7)
+            else:
                 error = None if math.isnan(entry.half_width) else _clipped(entry)
                 axis.barh(
                     place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6, xerr=error
@@ -276,7 +281,9 @@ def longer_lines(table: Table) -> Figure | None:
 
 
 def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, paper: bool) -> None:
-    if entry.values:
+    if not entry.values:
+        axis.text(place, 1.5, NO_RECORD, ha="center", fontsize=7)
+    else:
         axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
             axis.errorbar(place, entry.mean, _clipped(entry), color="black", capsize=3, linewidth=1)

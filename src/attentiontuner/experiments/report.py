@@ -158,7 +158,7 @@ def _films(films: Sequence[Path]) -> Section:
 def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     sections = []
     diamonds = "; diamonds: the paper" if scale == "paper" else ""
-    dots = "Bars: mean success over seeds; dots: the seeds; 90 % intervals of three seeds or more"
+    dots = "Bars: mean success over seeds; dots: the seeds; 90 % intervals of three seeds or more; –: no record yet"
     for recipe in RECIPES.values():
         table = make_table(recipe, records, scale)
         own = any(record.cell.home == recipe.name for record in records)
@@ -175,8 +175,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             section.add("success", success_by_task(table), f"{dots}{diamonds}.")
             _curves(section, [record for record in records if record.cell.home == recipe.name], "curves")
         elif recipe.name == "recall":
-            caption = f"{dots}. A place without a bar has no record yet."
-            section.add("recall", success_by_task(table), caption)
+            section.add("recall", success_by_task(table), f"{dots}.")
             section.grids.append(speed_grid(records, ("attentiontuner", "recall")))
             section.texts.append(
                 "Second table: the epoch by which 99 % of the test actions are right, of how many, and minutes of "
