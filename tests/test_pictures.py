@@ -24,13 +24,16 @@ def test_grids_look_as_minigrid_draws_them():
     np.testing.assert_array_equal(draw_observation(GRID, frames[5], tile=8), expected[5])
 
 
-def test_images_are_turned_upright_and_enlarged_without_blur():
-    spec = ObservationSpec("image", (4, 6, 3))
+@pytest.mark.parametrize("upright", [True, False])
+def test_images_are_drawn_upright_and_enlarged_without_blur(upright):
+    spec = ObservationSpec("image", (4, 6, 3), upright=upright)
     frame = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
     drawn = draw_observation(spec, frame, tile=2)
-    assert drawn.shape == (18, 12, 3)
-    for x, y in ((0, 0), (3, 5), (2, 1)):
-        assert (drawn[3 * y : 3 * y + 3, 3 * x : 3 * x + 3] == frame[x, y]).all()
+    assert drawn.shape == (12, 12, 3)  # 8 × 12 in the middle of a square
+    drawn = drawn[2:10] if upright else drawn[:, 2:10]
+    for first, second in ((0, 0), (3, 5), (2, 1)):
+        row, column = (first, second) if upright else (second, first)
+        assert (drawn[2 * row : 2 * row + 2, 2 * column : 2 * column + 2] == frame[first, second]).all()
 
 
 def test_vectors_share_one_scale():

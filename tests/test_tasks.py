@@ -3,10 +3,12 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import attentiontuner.tasks as tasks
 from attentiontuner.errors import UserError
+from attentiontuner.observations import ObservationSpec
 from attentiontuner.tasks import all_tasks, get_task, register_task, reported_success
 from tests.toy_task import TOY, ToyEnv
 
@@ -41,8 +43,10 @@ def test_unknown_names_and_settings_are_refused_in_words():
         get_task("toy", {"width": 1}).make_env()
     with pytest.raises(UserError, match="does not take these settings: length must be"):
         get_task("hallway", {"length": 0}).make_env()
-    with pytest.raises(UserError, match="Environment `Nowhere` doesn't exist"):
+    with pytest.raises(UserError, match="Gymnasium does not know 'Nowhere-v0' .*call gymnasium.register"):
         replace(TOY, env_id="Nowhere-v0").make_env()
+    with pytest.raises(UserError, match="has no environment .*: it can be trained on, not played"):
+        replace(TOY, env_id=None).make_env()
     with pytest.raises(UserError, match="has no scripted expert"):
         replace(TOY, expert=None).make_expert(TOY.make_env())
 
@@ -57,6 +61,29 @@ def test_an_environment_need_not_know_of_rendering():
         assert replace(TOY, env_id="Plain-v0", settings={}).make_env().reset(seed=1)[0].shape == TOY.observation.shape
     finally:
         gym.registry.pop("Plain-v0")
+
+
+def test_observations_are_cast_where_nothing_is_lost():
+    vector = replace(TOY, observation=ObservationSpec("vector", (2,)))
+    image = replace(TOY, observation=ObservationSpec("image", (1, 2, 3)))
+    assert vector.seen([1, 2]).dtype == np.float32
+    assert vector.seen(np.array([0.5, 2.0])).tolist() == [0.5, 2.0]
+    assert image.seen(np.full((1, 2, 3), 255)).dtype == np.uint8
+    for bad in (np.full((1, 2, 3), 0.5), np.full((1, 2, 3), 256), np.full((1, 2, 3), -1)):
+        with pytest.raises(UserError, match=r"make bytes of it in the task's wrap"):
+            image.seen(bad)
+    with pytest.raises(UserError, match=r"gives observations of shape \(3,\) .* promises \(2,\) and float32$"):
+        vector.seen(np.zeros(3))
+
+
+def test_images_of_before_are_not_upright_and_channels_come_last():
+    stored = ObservationSpec("image", (84, 84, 3), upright=False).to_json()
+    assert "upright" not in stored
+    assert not ObservationSpec.from_json(stored).upright
+    for spec in (ObservationSpec("image", (48, 64, 3)), ObservationSpec("vector", (3,)), TOY.observation):
+        assert ObservationSpec.from_json(spec.to_json()) == spec
+    with pytest.raises(UserError, match=r"\(3, 64, 64\) is not RGB: its three colours come last"):
+        ObservationSpec("image", (3, 64, 64))
 
 
 def test_a_registered_task_replaces_the_one_of_its_name():

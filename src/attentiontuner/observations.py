@@ -19,13 +19,14 @@ class ObservationSpec:
     """Kind and shape of one observation.
 
     - `grid`: uint8 `[W, H, C]`, each channel c a symbol in `range(symbols[c])` (Minigrid: 7×7×3).
-    - `image`: uint8 `[W, H, 3]`, RGB as the environment gives it.
+    - `image`: uint8 `[H, W, 3]`, RGB, row 0 at the top; not `upright`: `[W, H, 3]`, indexed [x, y], as Memory Gym's.
     - `vector`: float32 `[D]`.
     """
 
     kind: ObservationKind
     shape: tuple[int, ...]
     symbols: tuple[int, ...] = ()
+    upright: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
@@ -39,6 +40,12 @@ class ObservationSpec:
         if self.kind == "grid" and len(self.symbols) != self.shape[2]:
             counts = counted(self.shape[2], "symbol count")
             raise UserError(f"a grid of shape {self.shape} needs {counts}, not {self.symbols}")
+        if self.kind == "image" and self.shape[2] != 3:
+            raise UserError(
+                f"an image of shape {self.shape} is not RGB: its three colours come last, as in (84, 84, 3)"
+            )
+        if self.kind != "image":
+            object.__setattr__(self, "upright", True)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -47,8 +54,12 @@ class ObservationSpec:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` reads back."""
-        return asdict(self)
+        value = asdict(self)
+        if self.kind != "image" or not self.upright:  # data sets older than this field have no upright images
+            del value["upright"]
+        return value
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "ObservationSpec":
-        return cls(value["kind"], tuple(value["shape"]), tuple(value.get("symbols", ())))
+        upright = bool(value.get("upright", False))
+        return cls(value["kind"], tuple(value["shape"]), tuple(value.get("symbols", ())), upright)

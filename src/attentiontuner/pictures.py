@@ -22,6 +22,9 @@ Picture = NDArray[np.uint8]
 CELLS = 7
 """An observation of any kind is drawn about this many tiles wide, as wide as Minigrid's view."""
 
+BACKGROUND = 245
+"""The grey around images that are not square, and behind bars."""
+
 
 def draw_observation(spec: ObservationSpec, observation: NDArray[Any], tile: int = 16) -> Picture:
     """One observation as uint8 `[H, W, 3]`; `tile` is the side of a grid cell in pixels."""
@@ -32,16 +35,27 @@ def draw_observation(spec: ObservationSpec, observation: NDArray[Any], tile: int
 def draw_observations(spec: ObservationSpec, frames: NDArray[Any], tile: int = 16) -> NDArray[np.uint8]:
     """`[N, …]` observations as uint8 `[N, H, W, 3]`.
 
-    Grids are drawn as the agent's view, the agent at the bottom looking up; images, which are indexed [x, y], upright
-    and enlarged by a whole number; vectors as bars about a zero line, all N on one scale.
+    Grids are drawn as the agent's view, the agent at the bottom looking up; images upright, in the middle of a square,
+    enlarged by a whole number; vectors as bars about a zero line, all N on one scale.
     """
     if spec.kind == "grid":
         return _draw_grids(spec, np.asarray(frames, np.uint8), tile)
     if spec.kind == "image":
-        scale = max(1, CELLS * tile // spec.shape[0])
-        upright = np.asarray(frames, np.uint8).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(upright.repeat(scale, axis=1).repeat(scale, axis=2))
+        scale = max(1, CELLS * tile // max(spec.shape[:2]))
+        images = np.asarray(frames, np.uint8)
+        upright = images if spec.upright else images.transpose(0, 2, 1, 3)
+        return _squared(upright.repeat(scale, axis=1).repeat(scale, axis=2))
     return _draw_vectors(np.asarray(frames, np.float64), CELLS * tile)
+
+
+def _squared(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pictures `[N, H, W, 3]` in the middle of squares, since pages and films have square places for them."""
+    count, height, width, _ = pictures.shape
+    side = max(height, width)
+    above, left = (side - height) // 2, (side - width) // 2
+    squares = np.full((count, side, side, 3), BACKGROUND, np.uint8)
+    squares[:, above : above + height, left : left + width] = pictures
+    return squares
 
 
 def _draw_grids(spec: ObservationSpec, frames: NDArray[np.uint8], tile: int) -> NDArray[np.uint8]:
@@ -93,7 +107,7 @@ def _draw_vectors(frames: NDArray[np.float64], side: int) -> NDArray[np.uint8]:
     ends = middle - np.round(np.nan_to_num(frames) / scale * (middle - 1)).astype(np.int64)  # [N, D], in rows
     rows = np.arange(side)[None, :, None]
     inside = (rows >= np.minimum(ends, middle)[:, None]) & (rows <= np.maximum(ends, middle)[:, None])
-    columns = np.where(inside[..., None], np.array([76, 120, 168]), np.array([245, 245, 245])).astype(np.uint8)
+    columns = np.where(inside[..., None], np.array([76, 120, 168]), np.array([BACKGROUND] * 3)).astype(np.uint8)
     picture = columns.repeat(bar, axis=2)
     picture[:, :, ::bar] = 255
     picture[:, middle] = 90

@@ -9,6 +9,8 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
 
 from attentiontuner.errors import UserError
 from attentiontuner.experts.base import Expert
@@ -21,21 +23,22 @@ PAPER_EPOCHS = 300
 
 
 def reported_success(reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:
-    """Whether an episode that ended with this last step was solved: what `info` says, else a positive last reward."""
+    """Whether an episode that ended with this last step was solved: what `info` says under `success` or `is_success`;
+    else whether it terminated with a positive last reward."""
     for key in ("success", "is_success"):
         if key in info:
             return bool(info[key])
     return terminated and reward > 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One task.
 
     Attributes:
         name: what commands call it (`hallway`).
         title: what people call it (`Hallway`).
-        env_id: Gymnasium id. `register` names the module whose import registers it.
+        env_id: Gymnasium id; None: there are only recordings. `register` names the module whose import registers it.
         observation: kind and shape of one observation, after `wrap`.
         actions: the names of the discrete actions, in order.
         horizon: the most steps an episode can have under `settings`; a number, or a function of the settings.
@@ -52,7 +55,7 @@ class Task:
 
     name: str
     title: str
-    env_id: str
+    env_id: str | None = None
     observation: ObservationSpec
     actions: tuple[str, ...]
     horizon: int | Callable[[Mapping[str, Any]], int]
@@ -88,9 +91,16 @@ class Task:
                 ) from None
         if self.register is not None:
             importlib.import_module(self.register)
+        if self.env_id is None:
+            raise UserError(f"task {self.name!r} has no environment (env_id): it can be trained on, not played")
         options = {**self.settings, **({"render_mode": render_mode} if render_mode is not None else {})}
         try:
             env = gym.make(self.env_id, disable_env_checker=True, **options)
+        except gym.error.NameNotFound as error:
+            raise UserError(
+                f"task {self.name!r}: Gymnasium does not know {self.env_id!r} ({error}); call gymnasium.register in "
+                "the file that registers the task, or name the module that does so in Task(register=...)"
+            ) from error
         except (TypeError, ValueError, gym.error.Error) as error:
             raise UserError(f"task {self.name!r} does not take these settings: {self._refusal(error)}") from error
         return env if self.wrap is None else resolve(self.wrap)(env)
@@ -99,12 +109,30 @@ class Task:
         """Why the environment could not be made, in words for who chose the settings."""
         text = str(error).partition(" was raised from the environment creator")[0]
         unknown = re.search(r"keyword argument '(\w+)'", text)
-        creator = gym.spec(self.env_id).entry_point if unknown and unknown[1] in self.settings else None
+        refused = unknown is not None and unknown[1] in self.settings
+        creator = gym.spec(self.env_id).entry_point if refused and self.env_id is not None else None
         if unknown is None or creator is None:
             return text
         parameters = inspect.signature(resolve(creator)).parameters.values()
         known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD and one.name != "render_mode"]
         return f"there is no setting {unknown[1]!r}; it takes {', '.join(known) or 'none'}"
+
+    def seen(self, observation: Any) -> NDArray[Any]:
+        """What the environment gave, as an array of `observation`; refused where it is something else."""
+        spec, found = self.observation, np.asarray(observation)
+        fits = found.dtype.kind in ("fiub" if spec.kind == "vector" else "iub")
+        if fits and found.shape == spec.shape:
+            if found.dtype == spec.dtype:
+                return found
+            if spec.kind == "vector" or (found.min() >= 0 and found.max() <= 255):
+                return found.astype(spec.dtype)
+        hint = (
+            "; make bytes of it in the task's wrap: (255 * image).astype(numpy.uint8)" if spec.kind == "image" else ""
+        )
+        raise UserError(
+            f"the environment gives observations of shape {found.shape} and type {found.dtype}, "
+            f"task {self.name!r} promises {spec.shape} and {spec.dtype}{hint if found.shape == spec.shape else ''}"
+        )
 
     def make_expert(self, env: gym.Env[Any, Any]) -> Expert:
         """The expert for the episode that `env` was just reset to."""
@@ -232,7 +260,7 @@ register_task(
 )
 
 MEMORY_GYM = ("memory_gym", "pip install --no-deps memory-gym==1.0.2")
-MEMORY_GYM_FRAME = ObservationSpec("image", (84, 84, 3))
+MEMORY_GYM_FRAME = ObservationSpec("image", (84, 84, 3), upright=False)
 TURN_ACTIONS = ("stay", "turn left", "turn right", "forward")
 TURN_KEYS = {" ": 0, "ArrowLeft": 1, "ArrowRight": 2, "ArrowUp": 3}
 

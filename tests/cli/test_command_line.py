@@ -95,6 +95,27 @@ def test_broken_code_of_the_user_is_one_line(tmp_path, monkeypatch, capsys, code
     assert said.count("\n") == 1
 
 
+PLAIN_TASK = """
+import gymnasium as gym
+from dataclasses import replace
+from tests.toy_task import TOY, ToyEnv
+from attentiontuner import register_task
+
+class Plain(ToyEnv):
+    def __init__(self): super().__init__()
+
+gym.register("Plain-v0", entry_point=Plain)
+register_task(replace(TOY, name="plain", env_id="Plain-v0", settings={}, horizon=5, register=None))
+"""
+
+
+def test_worker_processes_know_a_task_that_only_the_command_line_imported(tmp_path):
+    (tmp_path / "plain_task.py").write_text(PLAIN_TASK)
+    words = ("collect", "plain", "--episodes", 4, "--out", tmp_path / "data", "--workers", 2, "--shard-episodes", 2)
+    done = run("--import", tmp_path / "plain_task.py", *words)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_broken_file_is_named_and_not_the_one_that_imports_it(tmp_path):
     (tmp_path / "helper.py").write_text("x = (\n")
     (tmp_path / "mine.py").write_text("import helper\n")

@@ -36,6 +36,18 @@ def make(**changes):
         ({"pairs": [(-1, 2)]}, r"episode 7, pair \(-1, 2\): p is negative"),
         ({"pairs": [(0, 1, 0)]}, "the multiplicity is below 1"),
         ({"pairs": [(0.5, 1)]}, "whole numbers"),
+        ({"pairs": [0, 2]}, r"episode 7, pairs: 0 is not \(p, q\) or \(p, q, multiplicity\): give .* \[\(0, 3\)\]"),
+        ({"pairs": np.array([0, 2])}, r"episode 7, pairs: 0 is not \(p, q\)"),
+        ({"pairs": [(0, 2, 1, 1)]}, r"episode 7, pairs: \(0, 2, 1, 1\) is not \(p, q\)"),
+        ({"pairs": [(0, 1), (2,)]}, r"episode 7, pairs: \(2,\) is not \(p, q\)"),
+        ({"pairs": [(0, (1, 2))]}, r"episode 7, pairs: rows must be whole numbers"),
+        ({"pairs": ["ab"]}, "episode 7, pairs: rows must be whole numbers"),
+        ({"pairs": 3}, r"episode 7, pairs: 3 is not a list of pairs"),
+        (
+            {"pairs": np.zeros((1, 3, 3), int)},
+            r"episode 7, pairs: an array of shape \(1, 3, 3\) is not a list of pairs",
+        ),
+        ({"pairs": [[[0, 1]] * 3]}, "episode 7, pairs: rows must be whole numbers"),
     ],
 )
 def test_errors_name_the_episode_the_field_and_the_values(change, message):
@@ -60,6 +72,13 @@ def test_none_and_empty_stay_different():
     assert "0 pairs" in repr(make(pairs=[]))
     assert list(make().memory_pairs()) == []
     assert list(make(pairs=[(0, 2), (0, 1, 2)]).memory_pairs()) == [MemoryPair(0, 1, 2), MemoryPair(0, 2)]
+
+
+def test_only_observations_and_actions_are_needed():
+    made = Demonstration([np.zeros(2, np.float32)] * 3, [0, 1, 2], pairs=[(0, 2)])
+    assert made.observations.shape == (3, 2)
+    assert (made.rewards.tolist(), made.rewards.dtype) == ([0, 0, 0], np.float32)
+    assert (made.terminated, made.truncated, made.seed, made.success) == (True, False, 0, True)
 
 
 def test_examples_are_what_they_seem():

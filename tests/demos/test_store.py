@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import zstandard
 
-from attentiontuner.demos import Demonstration, DemoStore, write_annotation
+from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, write_annotation
 from attentiontuner.demos.annotations import Annotation
 from attentiontuner.demos.pairs import as_pairs
 from attentiontuner.errors import UserError
+from attentiontuner.files import locked
 from attentiontuner.observations import ObservationSpec
 from tests.demos.examples import ACTIONS, SPEC, assert_equal, demonstration, make_writer, some_pairs, write_store
 
@@ -51,7 +52,6 @@ def test_images_and_vectors_keep_every_bit(tmp_path):
     rng = np.random.default_rng(3)
     vectors = rng.normal(size=(6, 4)).astype(np.float32)
     vectors[1], vectors[2] = 0.0, -0.0
-    vectors[3, 0] = np.nan
     for name, spec, frames in (
         ("vector", ObservationSpec("vector", (4,)), vectors),
         ("image", ObservationSpec("image", (5, 6, 3)), rng.integers(0, 256, (6, 5, 6, 3), np.uint8)),
@@ -101,6 +101,55 @@ def test_another_data_set_in_the_same_folder_is_refused(tmp_path, change, messag
         make_writer(tmp_path / "d", **change)
 
 
+MENDED = {"settings": {}, "observation": ObservationSpec("vector", (2,)), "shard_episodes": 9}
+
+
+def test_a_manifest_without_shards_makes_way(tmp_path):
+    """A collection that failed before its first shard left nothing behind that anybody could lose."""
+    make_writer(tmp_path / "d", episodes=5000)
+    writer = make_writer(tmp_path / "d", **MENDED, action_names=("a", "b"), seed=2)
+    vectors = Demonstration(np.zeros((2, 2), np.float32), np.array([0, 1]))
+    assert writer.append([vectors]) == [0]
+    store = DemoStore.open(tmp_path / "d")
+    assert (store.settings, store.seed, store.action_names) == ({}, 2, ("a", "b"))
+    assert store.complete
+
+
+def test_a_manifest_without_shards_stays_while_somebody_collects(tmp_path):
+    make_writer(tmp_path / "d", episodes=8)
+    with locked(tmp_path / "d" / ".collect.lock"), pytest.raises(UserError, match="holds settings .*, not {}"):
+        make_writer(tmp_path / "d", **MENDED)
+    assert make_writer(tmp_path / "d", **MENDED).manifest.settings == {}
+
+
+def test_a_manifest_without_shards_stays_before_another_task(tmp_path):
+    """Somebody may be about to save the first episode they played."""
+    make_writer(tmp_path / "d")
+    with pytest.raises(UserError, match="holds task made-up, not other"):
+        make_writer(tmp_path / "d", task="other")
+
+
+def test_a_manifest_without_shards_stays_where_files_lie(tmp_path):
+    write_store(tmp_path / "d", 4)
+    path = tmp_path / "d" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "shards": []}))
+    with pytest.raises(UserError, match="holds settings .*, not {}"):
+        make_writer(tmp_path / "d", **MENDED)
+
+
+def test_a_writer_whose_manifest_was_replaced_writes_nothing(tmp_path):
+    writer = make_writer(tmp_path / "d")
+    make_writer(tmp_path / "d", **MENDED)
+    for write in (
+        lambda: writer.append([demonstration(1, None)]),
+        lambda: writer.write_shard(0, [demonstration(1)], {}),
+        lambda: writer.set_episodes(5),
+    ):
+        with pytest.raises(UserError, match="holds settings {}, not {'length': 3}"):
+            write()
+    assert not (tmp_path / "d" / "shards").exists()
+
+
 def test_a_folder_with_other_things_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(UserError, match="letter.txt"):
@@ -112,7 +161,7 @@ def test_appended_recordings_get_the_next_numbers(tmp_path):
     extra = [demonstration(100, [(0, 2)]), demonstration(101, None)]
     writer = make_writer(tmp_path / "d", seed=None)
     assert writer.append(extra, annotator="anna") == [6, 7]
-    assert writer.append([demonstration(102)]) == [8]
+    assert writer.append([demonstration(102, None)]) == [8]
     assert writer.append([]) == []
     store = DemoStore.open(tmp_path / "d", annotator="anna")
     assert len(store) == 9
@@ -123,6 +172,82 @@ def test_appended_recordings_get_the_next_numbers(tmp_path):
     assert_equal(DemoStore.open(tmp_path / "d")[2], written[2])
     with pytest.raises(UserError, match="no annotator 'bob': there are anna, expert"):
         DemoStore.open(tmp_path / "d", annotator="bob")
+
+
+def test_pairs_that_belong_to_nobody_are_refused(tmp_path):
+    writer = make_writer(tmp_path / "d")
+    for pairs in ([(0, 2)], []):
+        with pytest.raises(UserError, match='append: there are pairs, but not whose: .* annotator="expert"'):
+            writer.append([demonstration(1, None), demonstration(2, pairs)])
+    assert len(DemoStore.open(tmp_path / "d")) == 0
+
+
+def test_any_iterable_of_demonstrations_is_appended(tmp_path):
+    writer = make_writer(tmp_path / "d")
+    assert writer.append(demonstration(seed, None) for seed in range(3)) == [0, 1, 2]
+    assert writer.append((demonstration(seed, [(0, 2)]) for seed in range(2)), annotator="expert") == [3, 4]
+    assert writer.append(iter(())) == []
+    assert [d.seed for d in DemoStore.open(tmp_path / "d")] == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (demonstration(1, None), r"append: give a list of Demonstrations, not one alone: append\(\[demonstration\]\)"),
+        ({"observations": np.zeros(3)}, "append: give a list of Demonstrations, not a dict"),
+        ([{"observations": np.zeros(3)}], "append: item 0 is no Demonstration, but of type dict"),
+        ([demonstration(1, None), None], "append: item 1 is no Demonstration, but of type NoneType"),
+        (None, "append: give a list of Demonstrations, not a NoneType"),
+    ],
+)
+def test_what_is_no_list_of_demonstrations_is_one_line(tmp_path, given, message):
+    writer = make_writer(tmp_path / "d")
+    with pytest.raises(UserError, match=message):
+        writer.append(given)
+
+
+def test_numpy_numbers_in_settings_become_pythons(tmp_path):
+    settings = {"length": np.int64(3), "rate": np.float32(0.5), "hard": np.bool_(True), "sizes": np.arange(2)}
+    make_writer(tmp_path / "d", settings=settings).append([demonstration(1, None)])
+    plain = {"length": 3, "rate": 0.5, "hard": True, "sizes": [0, 1]}
+    assert DemoStore.open(tmp_path / "d").settings == plain
+    make_writer(tmp_path / "d", settings=plain)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, np.array([np.inf])])
+def test_settings_that_cannot_be_stored_are_named(tmp_path, value):
+    with pytest.raises(UserError, match="^setting 'length' cannot be stored .*: give finite numbers"):
+        make_writer(tmp_path / "d", settings={"length": value})
+    assert not (tmp_path / "d").exists()
+
+
+def test_no_seed_is_needed(tmp_path):
+    writer = DemoWriter(tmp_path / "d", task="mine", settings={}, observation=SPEC, action_names=ACTIONS)
+    assert writer.manifest.seed is None
+
+
+VECTOR = ObservationSpec("vector", (2,))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_are_refused_and_found(tmp_path, bad, monkeypatch):
+    writer = make_writer(tmp_path / "d", observation=VECTOR)
+    vectors = np.arange(10, dtype=np.float32).reshape(5, 2)
+    sound = Demonstration(vectors, np.zeros(5, np.int64))
+    vectors = vectors.copy()
+    vectors[3, 1] = bad
+    made = Demonstration(vectors, np.zeros(5, np.int64))
+    assert writer.append([sound]) == [0]
+    with pytest.raises(UserError, match="episode 2, observations: step 3 holds a number that is not finite"):
+        writer.append([sound, made])
+    monkeypatch.setattr("attentiontuner.demos.shards.not_finite", lambda shard: None)
+    writer.append([sound, made])  # as an earlier version wrote it
+    monkeypatch.undo()
+    assert len(DemoStore.open(tmp_path / "d")[2]) == 5
+    with pytest.raises(
+        UserError, match=r"00001\.safetensors\.zst, episode 2: step 3 holds a number that is not finite"
+    ):
+        DemoStore.open(tmp_path / "d").verify()
 
 
 def test_the_only_annotator_is_taken_and_two_strangers_are_not(tmp_path):
@@ -140,7 +265,7 @@ def test_an_unfinished_collection_reads_up_to_the_gap(tmp_path):
     store = DemoStore.open(tmp_path / "d")
     assert (len(store), store.complete) == (4, False)
     with pytest.raises(UserError, match="unfinished collection"):
-        writer.append([demonstration(1)])
+        writer.append([demonstration(1, None)])
     writer.write_shard(1, written[4:8], {})
     store = DemoStore.open(tmp_path / "d")
     assert (len(store), store.complete) == (12, True)
@@ -149,8 +274,8 @@ def test_an_unfinished_collection_reads_up_to_the_gap(tmp_path):
 
 def test_shards_that_overlap_are_refused(tmp_path):
     writer = make_writer(tmp_path / "d")
-    writer.append([demonstration(1)])
-    writer.append([demonstration(2)])
+    writer.append([demonstration(1, None)])
+    writer.append([demonstration(2, None)])
     writer.write_shard(1, [demonstration(3)], {})  # takes the place of the appended shard 1: episode 4 on
     assert len(DemoStore.open(tmp_path / "d")) == 1
     with pytest.raises(UserError, match="hold the same episodes"):
@@ -172,17 +297,22 @@ def test_few_shards_are_kept_in_memory(tmp_path):
     [
         ({"actions": np.array([0, 3])}, "action 3, but the data set has only 3 actions"),
         ({"observations": np.full((2, 3, 3, 3), 11, np.uint8)}, "channel 0 holds symbol 11, but has only 11"),
-        ({"observations": np.zeros((2, 3, 3, 3), np.int64)}, "int64"),
-        ({"observations": np.zeros((2, 3, 2, 3), np.uint8)}, "but the data set holds uint8"),
+        (
+            {"observations": np.zeros((2, 3, 3, 3), np.int64)},
+            r"episode 0, observations: int64 \(3, 3, 3\) each, but the data set's specification says grid, uint8 "
+            r"\(3, 3, 3\): convert them with \.astype\('uint8'\)",
+        ),
+        (
+            {"observations": np.zeros((2, 3, 2, 3), np.uint8)},
+            r"uint8 \(3, 2, 3\) each, but the data set's specification says grid, uint8 \(3, 3, 3\): change one",
+        ),
     ],
 )
 def test_episodes_that_do_not_fit_are_refused_before_anything_is_written(tmp_path, bad, message):
     fields = {"observations": np.zeros((2, 3, 3, 3), np.uint8), "actions": np.array([0, 1]), **bad}
     writer = make_writer(tmp_path / "d")
     with pytest.raises(UserError, match=message):
-        writer.append(
-            [Demonstration(rewards=np.zeros(2), terminated=True, truncated=False, seed=0, success=True, **fields)]
-        )
+        writer.append([Demonstration(**fields)])
     assert len(DemoStore.open(tmp_path / "d")) == 0
 
 
@@ -279,7 +409,7 @@ writer = make_writer(Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:
-    writer.append([demonstration(9)])
+    writer.append([demonstration(9, None)])
 except UserError as error:
     print(error)
 """

@@ -1,11 +1,13 @@
 """`attentiontuner evaluate`, from the command line to the files."""
 
+import dataclasses
 import json
 
 import pytest
 import torch
 
 from attentiontuner.cli import main
+from attentiontuner.experts.base import Decision
 from attentiontuner.seeds import EVALUATION_START
 from attentiontuner.tasks import register_task
 from attentiontuner.training.checkpoint import open_run, save_best
@@ -48,6 +50,25 @@ def test_a_run_is_evaluated_and_filmed(run, capsys):
     assert f"{written['successes']} of 12 episodes solved" in out
     assert "95 % interval" in out
     assert (run / "evaluation" / "episodes.jsonl").read_bytes() == episodes
+
+
+class ProphetExpert:
+    """Recalls a step that is yet to come."""
+
+    def __init__(self, env):
+        pass
+
+    def decide(self, observation):
+        return Decision(0, (40,))
+
+
+def test_an_expert_that_recalls_the_future_does_not_stop_the_film(run, capsys):
+    register_task(dataclasses.replace(recall_task(), expert=ProphetExpert))
+    assert main(["evaluate", str(run), "--episodes", "2", "--workers", "0", "--video", "1"]) == 0
+    told = capsys.readouterr()
+    assert "film: " in told.out
+    (line,) = [line for line in told.err.splitlines() if line.startswith("attentiontuner: ")]
+    assert "the expert fails at step 0: episode 0, pair (40, 0): p must be before q" in line
 
 
 def test_floor_and_ceiling(run, capsys):

@@ -1,6 +1,7 @@
 """Recall films: what they record, what they show, how large they are."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from attentiontuner.evaluation import film
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.recall import record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.experts.base import Decision
 from attentiontuner.models import Head, Transformer, TransformerConfig, build_model
 from attentiontuner.seeds import EVALUATION_START
 from attentiontuner.tasks import get_task
@@ -51,8 +53,6 @@ class LostExpert:
         self.step += 1
         if self.step == 2:
             raise RuntimeError("this is not where I wanted to be")
-        from attentiontuner.experts.base import Decision
-
         return Decision(0)
 
 
@@ -62,6 +62,53 @@ def test_an_expert_that_loses_its_way_does_not_stop_the_film(tmp_path):
     assert recalled.expert[0] is not None
     assert recalled.expert[1:] == [None] * (len(recalled) - 1)
     film.save_film(recalled, tmp_path / "film.gif")
+
+
+class UnmadeExpert:
+    def __init__(self, env):
+        raise KeyError("no map")
+
+
+class DecidedExpert:
+    """Gives `decision` at step 1."""
+
+    def __init__(self, decision):
+        self.decision, self.step = decision, 0
+
+    def decide(self, observation):
+        self.step += 1
+        return self.decision if self.step == 2 else Decision(0)
+
+
+@pytest.mark.parametrize(
+    ("expert", "text"),
+    [
+        (LostExpert, "at step 1: .*test_film.py, line [0-9]+: RuntimeError: this is not where I wanted to be"),
+        (UnmadeExpert, "at step 0: .*line [0-9]+: KeyError: 'no map'"),
+        (lambda env: DecidedExpert(Decision(0, (40,))), r"at step 1: episode 0, pair \(40, 1\): p must be before q"),
+        (lambda env: DecidedExpert(Decision(0, (1,))), r"at step 1: episode 0, pair \(1, 1\): p must be before q"),
+        (lambda env: DecidedExpert(Decision(0, (-1,))), r"at step 1: episode 0, pair \(-1, 1\): p is negative"),
+        (lambda env: DecidedExpert(Decision(4)), "at step 1: it chose action 4, .* has the actions 0 to 3"),
+        (lambda env: DecidedExpert(Decision(0.5)), "at step 1: it chose action 0.5, .* has the actions 0 to 3"),
+        (lambda env: DecidedExpert(3), "at step 1: AttributeError"),
+    ],
+)
+def test_a_film_without_its_expert_says_why_in_one_line(tmp_path, capsys, expert, text):
+    task = dataclasses.replace(recall_task(), expert=expert)
+    recalled = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    said = capsys.readouterr().err
+    assert re.search(text, said)
+    assert said.startswith(f"attentiontuner: film of episode 0 (seed {EVALUATION_START}): ")
+    assert said.endswith("; the film goes on without it\n")
+    assert said.count("\n") == 1
+    assert recalled.expert[1:] == [None] * (len(recalled) - 1)
+    film.save_film(recalled, tmp_path / "film.gif")
+
+
+def test_a_film_with_its_expert_says_nothing(capsys):
+    task = recall_task()
+    record_recall(policy_for(task), task, EVALUATION_START, episode=0)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -165,8 +212,6 @@ def test_a_long_episode_is_shortened_around_what_is_recalled():
     task = recall_task()
     short = record_recall(policy_for(task), task, EVALUATION_START, episode=0)
     length = 1000
-    from attentiontuner.experts.base import Decision
-
     decisions = [Decision(0, (1,) if step % 100 == 50 else ()) for step in range(length)]
     recalled = dataclasses.replace(short, actions=np.zeros(length, np.int64), expert=decisions)
     steps = film._steps_shown(recalled)
@@ -180,8 +225,6 @@ def test_many_recalled_steps_share_the_weight():
     last = len(recalled) - 1
     assert last >= 2
     weights = np.full_like(recalled.weights[FIRST], 0.06)
-    from attentiontuner.experts.base import Decision
-
     many = dataclasses.replace(recalled, weights={FIRST: weights}, expert=[Decision(0, range(9))] * len(recalled))
     few = dataclasses.replace(recalled, weights={FIRST: weights}, expert=[Decision(0, (0, 1))] * len(recalled))
     assert many.met(last, 0)

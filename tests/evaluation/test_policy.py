@@ -1,5 +1,6 @@
 """The streaming policy equals the full forward pass, and fits only its own task."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from attentiontuner.errors import UserError
 from attentiontuner.evaluation import policy as policy_module
 from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
-from attentiontuner.models import Head, Transformer, TransformerConfig, parse_heads
+from attentiontuner.models import Head, Transformer, TransformerConfig, build_model, parse_heads
+from attentiontuner.models.recall import RECALL_HEAD
 from attentiontuner.seeds import EVALUATION_START, evaluation_seed
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import paper_config
@@ -196,3 +198,186 @@ def test_rollouts_on_a_gpu_play_every_episode():
     there = rollout(ModelPolicy(toy_model().cuda(), 12), task, SEEDS, batch=8, workers=2)
     assert [result.seed for result in there] == [result.seed for result in here]
     assert np.mean([one == other for one, other in zip(here, there, strict=True)]) > 0.9
+
+
+@pytest.fixture
+def recall_trained(monkeypatch):
+    """`load_model` that gives an untrained recall network of the toy task."""
+    monkeypatch.setattr("attentiontuner.tasks._TASKS", {"toy-recall": recall_task()})
+    config = paper_config(recall_task(), "recall", {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
+    torch.manual_seed(0)
+    model = build_model(config.model).eval()
+    monkeypatch.setattr(policy_module, "load_model", lambda run, best=False: (model, config))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("watch", "heads"),
+    [
+        (None, ()),
+        ((), ()),
+        ("none", ()),
+        ("supervised", (Head(0, 0),)),
+        ("1:1", (Head(0, 0),)),
+        ("1:1,2:2", (Head(0, 0), Head(1, 1))),
+        ("2:all", (Head(1, 0), Head(1, 1))),
+        (Head(1, 0), (Head(1, 0),)),
+        ([Head(1, 0), Head(1, 0)], (Head(1, 0),)),
+    ],
+)
+def test_heads_to_watch_are_written_as_everywhere_else(trained, watch, heads):
+    policy = load_policy("run", device="cpu", watch=watch)
+    assert policy.watch == heads
+    policy.reset(1)
+    policy.act(np.zeros((1, 2, 2, 1), np.uint8))
+    assert set(policy.weights) == set(heads)
+
+
+@pytest.mark.parametrize(
+    ("watch", "text"),
+    [
+        ("7:7", "there is no head 7:7 in a model of 2 layers × 2 heads"),
+        ("first", "heads 'first': write layer:head from 1.*supervised"),
+        ("", "heads '': write layer:head from 1"),
+        (["1:1"], r"watch=\['1:1'\]: write"),
+        ([(1, 1)], r"watch=\[\(1, 1\)\]: write"),
+        ([(7, 7)], r"watch=\[\(7, 7\)\]: write"),
+        (True, "watch=True: write"),
+        ([Head(7, 7)], "there is no head 8:8 in a model of 2 layers × 2 heads"),
+        ([Head(-1, 0)], "there is no head 0:1 in a model of 2 layers × 2 heads"),
+    ],
+)
+def test_heads_that_are_none_are_refused_when_the_policy_is_loaded(trained, watch, text):
+    with pytest.raises(UserError, match=text) as caught:
+        load_policy("run", device="cpu", watch=watch)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("watch", ["supervised", "1:1", [RECALL_HEAD]])
+def test_a_recall_network_has_one_head_to_watch(recall_trained, watch):
+    assert load_policy("run", device="cpu", watch=watch).watch == (RECALL_HEAD,)
+
+
+@pytest.mark.parametrize("watch", ["1:2", "2:1", "all", "7:7", ["1:1"], [(1, 1)], [Head(1, 1)]])
+def test_a_recall_network_refuses_other_heads(recall_trained, watch):
+    with pytest.raises(UserError, match=r"recall network.*1:1|there is no head 7:7|write watch=\"1:1\""):
+        load_policy("run", device="cpu", watch=watch)
+
+
+@pytest.mark.parametrize(("network", "threshold"), [("trained", 0.12), ("recall_trained", 0.00045)])
+def test_what_each_row_recalls(network, threshold, request):
+    """Two rows, the second begins anew on the way: steps count from its own beginning, and lie before the present."""
+    request.getfixturevalue(network)
+    policy = load_policy("run", device="cpu", watch="supervised")
+    policy.reset(2)
+    generator = np.random.default_rng(1)
+    lengths = set()
+    for time in range(7):
+        if time == 4:
+            policy.restart([1])
+        policy.act(generator.integers(0, 10, (2, 2, 2, 1)).astype(np.uint8))
+        now = [time, time - 4 if time >= 4 else time]
+        weights = policy.weights[Head(0, 0)]
+        for row, found in enumerate(policy.recalled(threshold)):
+            assert {p for p, _ in found} == {p for p in range(now[row]) if weights[row, p] >= threshold}
+            assert [weight for _, weight in found] == sorted((weight for _, weight in found), reverse=True)
+            assert all(weight == weights[row, p] for p, weight in found)
+            lengths.add(len(found))
+        assert [sorted(p for p, _ in found) for found in policy.recalled(0)] == [list(range(end)) for end in now]
+    assert len(lengths) > 1
+    first, _ = policy.recalled(0)
+    policy.keep(np.array([0]))
+    assert policy.recalled(0) == [first]
+
+
+def test_the_largest_of_several_watched_heads_counts(trained):
+    policy = load_policy("run", device="cpu", watch="all")
+    policy.reset(1)
+    for value in range(5):
+        policy.act(np.full((1, 2, 2, 1), value, np.uint8))
+    largest = np.max([weights[0] for weights in policy.weights.values()], axis=0)
+    assert dict(policy.recalled(0)[0]) == {p: largest[p] for p in range(4)}
+
+
+def test_what_is_recalled_needs_a_watched_head_and_a_step(trained):
+    policy = load_policy("run", device="cpu")
+    policy.reset(1)
+    policy.act(np.zeros((1, 2, 2, 1), np.uint8))
+    with pytest.raises(UserError, match='watches no head: load it with watch="supervised"'):
+        policy.recalled()
+    policy = load_policy("run", device="cpu", watch="supervised")
+    with pytest.raises(UserError, match="call act first"):
+        policy.recalled()
+    policy.reset(1)
+    policy.act(np.zeros((1, 2, 2, 1), np.uint8))
+    assert policy.recalled() == [[]]
+    policy.reset(1)
+    with pytest.raises(UserError, match="call act first"):
+        policy.recalled()
+
+
+def test_the_page_shows_how_to_ask_what_is_recalled(trained, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "evaluation.md"
+    (block,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if ".recalled(" in text]
+    said = []
+    code = compile(block.replace("hallway", "toy-recall"), page.name, "exec")
+    exec(code, {"print": lambda *words: said.append(words)})
+    assert len(said) >= 3
+    assert all(p < step for step, found in said for p, _ in found)
+
+
+def test_a_task_that_is_not_registered_is_asked_for_in_python_too(trained, monkeypatch):
+    monkeypatch.setattr("attentiontuner.tasks._TASKS", {})
+    with pytest.raises(UserError, match=r"run.*'toy-recall'.*import the file that registers it.*or give max_steps="):
+        load_policy("run", device="cpu")
+    assert load_policy("run", device="cpu", max_steps=5).max_steps == 5
+
+
+def test_a_policy_that_was_not_reset_says_so():
+    policy = ModelPolicy(toy_model(), 12)
+    with pytest.raises(UserError, match=r"call reset\(n\) first"):
+        policy.act(np.zeros((1, 2, 2, 1), np.uint8))
+    with pytest.raises(UserError, match=r"call reset\(n\) first"):
+        policy.restart(np.array([0]))
+
+
+def test_lists_and_whole_numbers_are_observations():
+    policy, values = ModelPolicy(toy_model(), 12), np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
+    policy.reset(2)
+    expected = policy.logits(values).clone()
+    for given in (values.tolist(), values.astype(np.int64), torch.from_numpy(values)):
+        policy.reset(2)
+        assert torch.equal(policy.logits(given), expected)
+    policy.reset(2)
+    assert policy.act(values.tolist()).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "text"),
+    [
+        (IMAGE, np.zeros((1, *IMAGE.shape)), "uint8 images, these are float64: .*whole numbers from 0 to 255"),
+        (GRID, np.zeros((1, *GRID.shape), np.float32), "uint8 grids, these are float32: .*whole numbers"),
+        (IMAGE, np.full((1, *IMAGE.shape), 256), "uint8 images, these hold numbers from 256 to 256: .*0 to 255"),
+        (GRID, np.full((1, *GRID.shape), -1), "hold numbers from -1 to -1"),
+        (VECTOR, np.full((1, *VECTOR.shape), np.nan), "row 0 .*not a finite number"),
+        (VECTOR, np.full((1, *VECTOR.shape), 1e300), "row 0 .*not a finite number"),
+        (VECTOR, np.full((1, *VECTOR.shape), "a"), "float32 vectors, these are <U1"),
+        (VECTOR, [[1.0, 2.0], [3.0]], "not an array of numbers"),
+    ],
+)
+def test_observations_of_another_kind_are_refused(spec, given, text):
+    policy = ModelPolicy(small(spec), 4)
+    policy.reset(1)
+    with pytest.raises(UserError, match=text) as caught:
+        policy.act(given)
+    assert "\n" not in str(caught.value)
+    for _ in range(4):  # what was refused took no room
+        policy.act(np.zeros((1, *spec.shape), spec.dtype))
+
+
+def test_vectors_in_double_precision_are_cast():
+    policy, values = ModelPolicy(small(VECTOR), 4), np.random.default_rng(0).normal(size=(1, *VECTOR.shape))
+    policy.reset(1)
+    expected = policy.logits(values.astype(np.float32)).clone()
+    policy.reset(1)
+    assert torch.equal(policy.logits(values), expected)

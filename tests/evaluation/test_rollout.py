@@ -1,12 +1,17 @@
 """Rollouts: every seed once, the same result whatever the batch and workers, and honest failures."""
 
+import dataclasses
 from multiprocessing import active_children
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from attentiontuner.errors import UserError
+from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
+from attentiontuner.models import Transformer, TransformerConfig
+from attentiontuner.observations import ObservationSpec
 from tests.evaluation.toys import CuePolicy, HashPolicy, recall_task
 
 SEEDS = [2**30 + index for index in range(40)]
@@ -123,6 +128,30 @@ def test_a_task_that_cannot_travel_says_so():
     object.__setattr__(task, "success", lambda reward, terminated, info: True)
     with pytest.raises(UserError, match="--workers 0"):
         rollout(CuePolicy(), task, SEEDS, workers=1)
+
+
+class Numbers(gym.ObservationWrapper):
+    """The toy's observation as a vector; NaN after the last step, and at step 2 of the episode of seed `broken`."""
+
+    def __init__(self, env, broken=None):
+        super().__init__(env)
+        self.broken = broken
+
+    def observation(self, observation):
+        toy = self.unwrapped
+        nan = toy.step_now >= toy.length or (toy.step_now == 2 and toy.seed_now == self.broken)
+        return np.full(4, np.nan if nan else observation[0, 0, 0], np.float32)
+
+
+def test_a_vector_that_is_not_a_number_is_named_unless_the_episode_is_over():
+    spec = ObservationSpec("vector", (4,))
+    model = Transformer(TransformerConfig(spec, 4, d_model=16, layers=1, heads=2, feedforward=32))
+    task = dataclasses.replace(recall_task(), observation=spec, wrap=Numbers)
+    alone = rollout(ModelPolicy(model, 12), task, SEEDS, batch=1, workers=0)
+    assert rollout(ModelPolicy(model, 12), task, SEEDS, batch=4, workers=0) == alone
+    broken = dataclasses.replace(task, wrap=lambda env: Numbers(env, SEEDS[20]))
+    with pytest.raises(UserError, match=rf"^episode 20 \(seed {SEEDS[20]}\): .*step 2 .*not a finite number"):
+        rollout(ModelPolicy(model, 12), broken, SEEDS, batch=4, workers=0)
 
 
 def test_no_seeds_no_results():

@@ -6,15 +6,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from attentiontuner.demos import DemoStore
 from attentiontuner.errors import UserError
+from attentiontuner.experts import Decision
 from attentiontuner.experts.collect import collect, record_episode
 from attentiontuner.seeds import demonstration_seed
 from tests.cli.command import ROOT, STOPPED, TOY, command, wait_until_workers_import, workers_of
 from tests.toy_task import TOY as TASK
+from tests.toy_task import ToyEnv, ToyExpert
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -95,8 +98,75 @@ def test_a_shard_with_one_wrong_bit_is_made_again(tmp_path):
 
 def test_an_expert_that_should_never_fail(tmp_path):
     careless = replace(TASK, expert="tests.toy_task:CarelessExpert")
-    with pytest.raises(UserError, match=r"the expert failed on seed 10000\d\d"):
+    with pytest.raises(UserError, match=r"seed 10000\d\d: the expert failed \(it ended after 5 steps with reward 0\)"):
         collect(careless, 8, 1, tmp_path / "d", workers=1)
+
+
+class Broken(ToyEnv):
+    """A toy with one mistake, by its name."""
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__()
+        self.mistake = mistake
+        if mistake == "actions":
+            self.action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=None if self.mistake == "unseeded" else seed)
+        return (observation / 4, info) if self.mistake == "floats" else (observation, info)
+
+    def step(self, action):
+        if self.mistake == "raises" and self.steps == 2:
+            raise KeyError("door")
+        observation, *rest = super().step(action)
+        if self.mistake == "shape":
+            observation = observation[:1]
+        return (observation, *rest[:-1], {}) if self.mistake == "silent" else (observation, *rest)
+
+
+class Strange(ToyExpert):
+    """An expert with one mistake, by the name of its environment's."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.mistake = env.unwrapped.mistake
+
+    def decide(self, observation):
+        decision = super().decide(observation)
+        if self.mistake == "number":
+            return decision.action
+        if self.mistake == "range":
+            return Decision(7)
+        if self.mistake == "one step":
+            return Decision(decision.action, recalled=0)
+        return Decision(0) if self.mistake == "silent" else decision
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        ("actions", r"task 'toy' names 3 actions, its environment has Discrete\(4\): it must be Discrete\(3\)"),
+        ("unseeded", r"reset\(seed=1000000\) gives another observation each time"),
+        (
+            "floats",
+            r"seed 1000000, step 0: the environment gives .* float64, task 'toy' promises \(2, 2, 1\) and uint8",
+        ),
+        ("shape", r"seed 1000000, step 1: the environment gives observations of shape \(1, 2, 1\)"),
+        ("raises", r"seed 1000000, step 2: .*test_collect.py, line \d+: KeyError: 'door'"),
+        ("number", r"step 0: the expert decides with a int, not with a Decision"),
+        ("range", r"step 0: the expert chose action 7; the actions are 0 to 2"),
+        ("one step", r"step 0: TypeError: 'int' object is not iterable"),
+        ("silent", r"the expert failed \(it ended after 5 steps with reward 0, and info says nothing of 'success'\)"),
+    ],
+)
+def test_a_mistake_in_a_task_of_ones_own_is_one_line(tmp_path, mistake, line):
+    gym.register("Broken-v0", entry_point=Broken)
+    task = replace(TASK, env_id="Broken-v0", settings={"mistake": mistake}, expert=Strange, horizon=5)
+    try:
+        with pytest.raises(UserError, match=line):
+            collect(task, 4, 1, tmp_path / "d", workers=1)
+    finally:
+        gym.registry.pop("Broken-v0")
 
 
 def test_an_expert_that_may_fail_keeps_only_successes(tmp_path):
@@ -126,7 +196,7 @@ def test_memory_of_the_present_is_refused(tmp_path):
     [
         ({"expert": None}, {}, "has no scripted expert"),
         ({"settings": {"width": 3, "length": 5}}, {}, "does not take these settings"),
-        ({"horizon": 3}, {}, "seed 1000000: no end within the horizon of 3 steps; raise the task's horizon"),
+        ({"horizon": 3}, {}, "seed 1000000, step 3: no end within the horizon of 3 steps; raise the task's horizon"),
         ({"needs": ("no_such_package", "pip install it")}, {}, "no_such_package.*pip install it"),
         ({}, {"episodes": 0}, "at least 1"),
         ({}, {"workers": 0}, "at least 1"),

@@ -8,7 +8,14 @@ from torch import nn
 from attentiontuner.data.batches import DemoData
 from attentiontuner.demos.packed import PackedDemos
 from attentiontuner.errors import UserError
-from attentiontuner.models import Head, Transformer, TransformerConfig, model_config_from_json, parse_heads
+from attentiontuner.models import (
+    Head,
+    Transformer,
+    TransformerConfig,
+    build_model,
+    model_config_from_json,
+    parse_heads,
+)
 from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
 
 GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
@@ -184,3 +191,9 @@ def test_config_survives_json():
         TransformerConfig(GRID, 7, d_model=33)
     with pytest.raises(UserError, match="architecture"):
         model_config_from_json({"architecture": "oracle"})
+
+
+def test_images_that_the_convolutions_cannot_read_are_refused():
+    build_model(TransformerConfig(ObservationSpec("image", (36, 40, 3)), 4))
+    with pytest.raises(UserError, match="images of 35 × 64 pixels are too small for the network"):
+        build_model(TransformerConfig(ObservationSpec("image", (35, 64, 3)), 4))

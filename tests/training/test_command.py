@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from attentiontuner import tasks
 from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.errors import UserError
+from attentiontuner.tasks import get_task, register_task
 from tests.training.toys import toy_store, toy_task
 
 OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --embedder lookup --device cpu"
@@ -63,6 +65,20 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     missing = ["--data", tmp_path / "nowhere", "--out", tmp_path / "run", *SMALL]
     assert "nowhere does not exist" in refused(capsys, "toy-grid", *missing)
     assert not list(tmp_path.glob("run/state/*"))
+
+
+def test_data_that_does_not_fit_the_task_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["toy-grid", "--data", data, "--out", tmp_path / "run", *SMALL]
+    task = get_task("toy-grid")
+    try:
+        register_task(replace(task, actions=tuple(reversed(task.actions))))
+        assert "task 'toy-grid' others" in refused(capsys, *given)
+        register_task(replace(task, horizon=3))
+        assert "task 'toy-grid' a horizon of 3: raise the task's horizon" in refused(capsys, *given)
+    finally:
+        register_task(task)
 
 
 def test_unannotated_data_trains_without_a_memory_loss_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,8 @@ def test_a_memory_loss_needs_annotations(tmp_path: Path) -> None:
     store = toy_store(tmp_path, annotate="none")
     with pytest.raises(UserError, match="no annotator 'expert'.*--method vanilla"):
         training_labels(store, np.arange(4), toy_config())
+    with pytest.raises(UserError, match="--method recall-vanilla"):
+        training_labels(store, np.arange(4), toy_config(method="recall"))
     half = toy_store(tmp_path / "half", annotate="odd")
     with pytest.raises(UserError, match="annotated none of the 2"):
         training_labels(half, np.array([0, 2]), toy_config())

@@ -3,13 +3,12 @@
 import errno
 import importlib
 import sys
-import sysconfig
-import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from attentiontuner.errors import UserError
+from attentiontuner.errors import UserError, where_and_what
 
 COMMANDS = {
     "tasks": "List the tasks and what they ask for.",
@@ -103,6 +102,9 @@ def import_user_code(address: str) -> None:
     path = Path(address)
     if address.endswith(".py") and not path.is_file():
         raise UserError(f"--import {address}: there is no such file")
+    from attentiontuner.tasks import all_tasks, register_task
+
+    before = all_tasks()
     try:
         if address.endswith(".py"):
             _import_file(path)
@@ -112,8 +114,12 @@ def import_user_code(address: str) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{address}.".startswith(f"{error.name}."):
             problem = f"there is no module {error.name!r}; a file is named by its path, which ends in .py"
         else:
-            problem = _where_and_what(error)
+            problem = where_and_what(error)
         raise UserError(f"--import {address}: {problem}") from error
+    # A worker process begins without the import: a task tells it what makes its environment known.
+    for name, task in all_tasks().items():
+        if task.register is None and before.get(name) is not task:
+            register_task(replace(task, register=path.stem if address.endswith(".py") else address))
 
 
 def _import_file(path: Path) -> None:
@@ -124,15 +130,3 @@ def _import_file(path: Path) -> None:
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
     spec.loader.exec_module(module)
-
-
-def _where_and_what(error: Exception) -> str:
-    """`my_tasks.py, line 4: ZeroDivisionError: division by zero`, the line being the last of the user's own."""
-    what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-    python = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")} | {Path(__file__).parents[1]}
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith("<") and python.isdisjoint(Path(frame.filename).parents):
-            return f"{frame.filename}, line {frame.lineno}: {what}"
-    return what

@@ -174,6 +174,13 @@ def _train(
     if (out / MANIFEST).exists():
         raise UserError(f"--out {out} is a data set: give another folder for the run")
     task = get_task(name, store.settings)
+    if store.action_names != task.actions:
+        raise UserError(f"--data {data} has the actions {', '.join(store.action_names)}, task {name!r} others")
+    if (longest := int(store.lengths.max(initial=0))) > task.max_steps:
+        raise UserError(
+            f"--data {data} has an episode of {counted(longest, 'step')}, task {name!r} a horizon of {task.max_steps}: "
+            "raise the task's horizon"
+        )
     config = paper_config(task, method, network, **choices)
     evaluate = None
     if config.eval_every:

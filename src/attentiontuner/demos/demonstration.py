@@ -16,10 +16,12 @@ from attentiontuner.wording import counted
 class Demonstration:
     """An episode of T steps: o_0, a_0, …, o_{T-1}, a_{T-1}. Validated when made; its arrays are read-only.
 
+    Observations and actions are enough: the rest says by default that the episode was solved and paid nothing.
+
     Attributes:
         observations: `[T, …]`, the observation before each action.
         actions: `[T]` int64.
-        rewards: `[T]` float32, the reward after each action.
+        rewards: `[T]` float32, the reward after each action; zeros where none are given.
         terminated: the task ended the episode.
         truncated: a time limit ended it.
         seed: the environment seed the episode was reset with.
@@ -31,11 +33,11 @@ class Demonstration:
 
     observations: NDArray[Any]
     actions: NDArray[np.int64]
-    rewards: NDArray[np.float32]
-    terminated: bool
-    truncated: bool
-    seed: int
-    success: bool
+    rewards: NDArray[np.float32] = None  # type: ignore[assignment]  # never None once it is made
+    terminated: bool = True
+    truncated: bool = False
+    seed: int = 0
+    success: bool = True
     pairs: PairArray | None = None
     episode: int = 0
 
@@ -43,6 +45,8 @@ class Demonstration:
         length = len(self.actions)
         if length == 0:
             raise UserError(f"episode {self.episode}, actions: an episode needs at least one step, this has 0")
+        if self.rewards is None:
+            object.__setattr__(self, "rewards", np.zeros(length, np.float32))
         for field, array in (("observations", self.observations), ("rewards", self.rewards)):
             if len(array) != length:
                 entries = counted(len(array), "entry", "entries")

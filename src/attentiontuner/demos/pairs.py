@@ -1,6 +1,6 @@
 """Memory dependency pairs: (p, q) says that the observation at step p was recalled for the decision at step q."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,6 +11,8 @@ from attentiontuner.wording import counted
 
 PairArray: TypeAlias = NDArray[np.int32]
 """`[K, 3]` rows (p, q, multiplicity), p < q, in order of (q, p), each (p, q) once. Always read-only."""
+
+FORMS = "(p, q) or (p, q, multiplicity)"
 
 
 class MemoryPair(NamedTuple):
@@ -27,16 +29,14 @@ def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode
     `pairs` holds (p, q) or (p, q, multiplicity); a pair given several times has its multiplicities added.
     Errors name the episode, the pair and the limit it breaks.
     """
-    if isinstance(pairs, np.ndarray) and pairs.ndim == 2:
-        rows = pairs
-    else:
-        rows = np.array([(*pair, 1)[:3] for pair in pairs] or np.empty((0, 3)))
+    rows = pairs if isinstance(pairs, np.ndarray) and pairs.ndim == 2 else _rows(pairs, episode)
     if rows.size == 0:
         return _frozen(np.empty((0, 3), np.int32))
     if rows.shape[1] == 2:
         rows = np.column_stack([rows, np.ones(len(rows), rows.dtype)])
-    if rows.shape[1] != 3 or not np.array_equal(rows, rows.astype(np.int64)):
-        raise UserError(f"episode {episode}, pairs: rows must be whole numbers (p, q) or (p, q, multiplicity)")
+    whole = rows.dtype.kind in "iuf" and np.array_equal(rows, rows.astype(np.int64))
+    if rows.ndim != 2 or rows.shape[1] != 3 or not whole:
+        raise UserError(f"episode {episode}, pairs: rows must be whole numbers {FORMS}")
     rows = rows.astype(np.int64)
     _check(rows[:, 0] >= 0, rows, episode, "p is negative")
     _check(rows[:, 0] < rows[:, 1], rows, episode, "p must be before q")
@@ -48,6 +48,21 @@ def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode
     unique, inverse = np.unique(key, return_inverse=True)
     multiplicity = np.bincount(inverse, weights=rows[:, 2]).astype(np.int64)
     return _frozen(np.column_stack([unique % length, unique // length, multiplicity]).astype(np.int32))
+
+
+def _rows(pairs: Iterable[Sequence[int]], episode: object) -> NDArray[Any]:
+    """`[K, 3]` of whatever the pairs hold; one that has not two or three entries is refused."""
+    if not isinstance(pairs, Iterable) or (isinstance(pairs, np.ndarray) and pairs.ndim != 1):
+        given = f"an array of shape {pairs.shape}" if isinstance(pairs, np.ndarray) else repr(pairs)
+        raise UserError(f"episode {episode}, pairs: {given} is not a list of pairs, such as [(0, 3)]")
+    listed = list(pairs)
+    for pair in listed:
+        if not isinstance(pair, Sized) or len(pair) not in (2, 3):
+            raise UserError(f"episode {episode}, pairs: {pair} is not {FORMS}: give a list of pairs, such as [(0, 3)]")
+    try:
+        return np.array([(*pair, 1)[:3] for pair in listed] or np.empty((0, 3)))
+    except ValueError:
+        raise UserError(f"episode {episode}, pairs: rows must be whole numbers {FORMS}") from None
 
 
 def _check(good: NDArray[np.bool_], rows: NDArray[np.int64], episode: object, problem: str) -> None:

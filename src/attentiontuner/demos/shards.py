@@ -132,7 +132,7 @@ def build_shard(demonstrations: Sequence[Demonstration], observation: Observatio
         if highest >= limit:
             symbols = counted(limit, "symbol")
             raise UserError(f"observations: channel {channel} holds symbol {highest}, but has only {symbols}")
-    return Shard(
+    shard = Shard(
         frames=table.frames,
         frame_index=np.concatenate(rows).astype(np.int32),
         actions=np.concatenate([d.actions for d in demonstrations]).astype(np.int32),
@@ -143,18 +143,47 @@ def build_shard(demonstrations: Sequence[Demonstration], observation: Observatio
         terminated=np.array([d.terminated for d in demonstrations], np.bool_),
         truncated=np.array([d.truncated for d in demonstrations], np.bool_),
     )
+    bad = not_finite(shard)
+    if bad is not None:
+        episode = demonstrations[bad[0]].episode
+        raise UserError(
+            f"episode {episode}, observations: step {bad[1]} holds a number that is not finite: "
+            "replace it, or leave the episode out"
+        )
+    return shard
+
+
+def not_finite(shard: Shard) -> tuple[int, int] | None:
+    """(episode's row, step) of the first observation that holds NaN or infinity; None: there is none."""
+    if shard.frames.dtype.kind != "f":
+        return None
+    finite = np.isfinite(shard.frames).all(axis=1)
+    good = finite[shard.frame_index]
+    if good.all():
+        return None
+    step = int(np.argmin(good))
+    row = int(np.searchsorted(shard.starts, step, side="right")) - 1
+    return row, step - int(shard.starts[row])
 
 
 def _check(demonstration: Demonstration, observation: ObservationSpec, actions: int) -> None:
     found, name = demonstration.observations, f"episode {demonstration.episode}"
     if found.shape[1:] != observation.shape or found.dtype != observation.dtype:
         raise UserError(
-            f"{name}, observations: {found.dtype} {found.shape[1:]}, "
-            f"but the data set holds {observation.dtype} {observation.shape}"
+            f"{name}, observations: {found.dtype} {found.shape[1:]} each, but the data set's specification says "
+            f"{observation.kind}, {observation.dtype} {observation.shape}: {_remedy(found, observation)}"
         )
     if demonstration.actions.max() >= actions:
         known = counted(actions, "action")
         raise UserError(f"{name}, actions: action {demonstration.actions.max()}, but the data set has only {known}")
+
+
+def _remedy(found: NDArray[Any], observation: ObservationSpec) -> str:
+    if found.shape[1:] != observation.shape:
+        return "change one of the two"
+    if observation.kind == "image" and found.dtype.kind == "f":
+        return "give (255 * images).astype('uint8') where they go from 0 to 1"
+    return f"convert them with .astype({observation.dtype.name!r})"
 
 
 def encode_shard(shard: Shard) -> bytes:

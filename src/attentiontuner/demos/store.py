@@ -14,7 +14,7 @@ from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
 from attentiontuner.demos.packed import PackedDemos, pack
 from attentiontuner.demos.pairs import PairArray
-from attentiontuner.demos.shards import Shard, read_shard
+from attentiontuner.demos.shards import Shard, not_finite, read_shard
 from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
 from attentiontuner.wording import counted
@@ -122,7 +122,12 @@ class DemoStore:
                     f"{path} is damaged: its checksum is not the manifest's; "
                     "delete it and collect again, or restore it from a copy"
                 )
-            self._read(entry)
+            bad = not_finite(self._read(entry))
+            if bad is not None:
+                raise UserError(
+                    f"{path}, episode {entry.first + bad[0]}: step {bad[1]} holds a number that is not finite: "
+                    "record the data set again without it"
+                )
         for annotator in self.annotators():
             read_annotations(self.path, annotator)
 

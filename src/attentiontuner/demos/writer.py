@@ -2,11 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
 from attentiontuner.demos.annotations import Annotation, read_shard_annotations, write_shard_annotations
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.manifest import (
@@ -30,6 +33,9 @@ from attentiontuner.wording import counted
 PairsByAnnotator = Mapping[str, Sequence[PairArray | None]]
 """annotator → the pairs of each episode of a shard (None: that annotator has not annotated it)."""
 
+COLLECT_LOCK = ".collect.lock"
+"""Held by whoever collects into the folder, from before the first shard to after the last."""
+
 
 def default_shard_episodes(observation: ObservationSpec) -> int:
     """How many episodes a shard holds: few enough that one is easily kept in memory."""
@@ -37,7 +43,10 @@ def default_shard_episodes(observation: ObservationSpec) -> int:
 
 
 class DemoWriter:
-    """Creates a data set or goes on with one of the same task, settings, observations and seed; refuses any other."""
+    """Creates a data set or goes on with one of the same task, settings, observations and seed; refuses any other.
+
+    A manifest without shards, which a mistake in the task can leave behind, is replaced by the same task's new one.
+    """
 
     def __init__(
         self,
@@ -47,7 +56,7 @@ class DemoWriter:
         settings: Mapping[str, Any],
         observation: ObservationSpec,
         action_names: Sequence[str],
-        seed: int | None,
+        seed: int | None = None,
         episodes: int = 0,
         shard_episodes: int | None = None,
     ) -> None:
@@ -58,7 +67,7 @@ class DemoWriter:
         self.path = Path(path)
         wanted = Manifest(
             task=task,
-            settings=json.loads(json.dumps(dict(settings))),
+            settings={str(name): _plain(name, value) for name, value in settings.items()},
             observation=observation,
             actions=tuple(action_names),
             seed=seed,
@@ -74,8 +83,11 @@ class DemoWriter:
                 write_manifest(self.path, wanted)
                 return
             present = read_manifest(self.path)
-            self._refuse_mixture(present, wanted, shard_episodes)
-            self.manifest = replace(present, episodes=max(present.episodes, episodes))
+            if present.task == task and self._holds_nothing(present):
+                self.manifest = wanted
+            else:
+                self._refuse_mixture(present, wanted, shard_episodes)
+                self.manifest = replace(present, episodes=max(present.episodes, episodes))
             if self.manifest != present:
                 write_manifest(self.path, self.manifest)
 
@@ -85,6 +97,25 @@ class DemoWriter:
             raise UserError(
                 f"{self.path} is not a data set and holds other things ({foreign[0]}, …): give a new folder"
             )
+
+    def _holds_nothing(self, present: Manifest) -> bool:
+        """Whether there is neither a shard nor a file of one, and nobody who is about to write one."""
+        folders = (self.path / SHARDS, self.path / ANNOTATIONS)
+        if present.shards or any(path.is_file() for folder in folders for path in folder.rglob("*")):
+            return False
+        if not (self.path / COLLECT_LOCK).exists():
+            return True
+        try:
+            with locked(self.path / COLLECT_LOCK, wait=False):
+                return True
+        except UserError:
+            return False
+
+    def _present(self) -> Manifest:
+        """The manifest as it is now; refused where somebody has put another data set's in its place."""
+        present = read_manifest(self.path)
+        self._refuse_mixture(present, self.manifest, self.manifest.shard_episodes)
+        return present
 
     def _refuse_mixture(self, present: Manifest, wanted: Manifest, shard_episodes: int | None) -> None:
         checks: list[tuple[str, Any, Any]] = [
@@ -103,18 +134,24 @@ class DemoWriter:
 
     def write_shard(self, index: int, demonstrations: Sequence[Demonstration], annotations: PairsByAnnotator) -> None:
         """Write shard `index` (episodes from `index * shard_episodes`) and list it. Doing it twice changes nothing."""
+        self._present()
         first = index * self.manifest.shard_episodes
         self.register(write_shard_files(self.path, self.manifest, index, first, demonstrations, annotations))
 
-    def append(self, demonstrations: Sequence[Demonstration], annotator: str | None = None) -> list[int]:
+    def append(self, demonstrations: Iterable[Demonstration], annotator: str | None = None) -> list[int]:
         """Add a new shard at the end, for recordings of people; their pairs become those of `annotator`.
 
-        Returns the episodes' numbers in the data set.
+        Returns the episodes' numbers in the data set. Pairs without an annotator are refused.
         """
+        demonstrations = _listed(demonstrations)
         if not demonstrations:
             return []
+        if annotator is None and any(d.pairs is not None for d in demonstrations):
+            raise UserError(
+                'append: there are pairs, but not whose: give annotator="expert", or the name of who annotated them'
+            )
         with locked(self.path / LOCK):
-            manifest = read_manifest(self.path)
+            manifest = self._present()
             if manifest.count() != manifest.episodes:
                 raise UserError(
                     f"{self.path} is an unfinished collection: finish it with the same `collect` command first"
@@ -129,7 +166,7 @@ class DemoWriter:
     def register(self, entry: ShardEntry) -> None:
         """List a shard whose files are written."""
         with locked(self.path / LOCK):
-            manifest = read_manifest(self.path)
+            manifest = self._present()
             for other in manifest.shards:
                 before, after = sorted([other, entry], key=lambda shard: shard.index)
                 if other.index != entry.index and before.end > after.first:
@@ -140,7 +177,7 @@ class DemoWriter:
     def set_episodes(self, episodes: int) -> None:
         """Say how many episodes the finished data set will hold."""
         with locked(self.path / LOCK):
-            present = read_manifest(self.path)
+            present = self._present()
             self.manifest = replace(present, episodes=max(present.count(), episodes))
             if self.manifest != present:
                 write_manifest(self.path, self.manifest)
@@ -152,6 +189,34 @@ class DemoWriter:
     def _is_there(self, shard: ShardEntry) -> bool:
         path = self.path / SHARDS / shard_name(shard.index)
         return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == shard.sha256
+
+
+def _listed(demonstrations: Iterable[Demonstration]) -> list[Demonstration]:
+    if isinstance(demonstrations, Demonstration):
+        raise UserError("append: give a list of Demonstrations, not one alone: append([demonstration])")
+    if isinstance(demonstrations, Mapping) or not isinstance(demonstrations, Iterable):
+        raise UserError(f"append: give a list of Demonstrations, not a {type(demonstrations).__name__}")
+    listed = list(demonstrations)
+    for number, item in enumerate(listed):
+        if not isinstance(item, Demonstration):
+            raise UserError(f"append: item {number} is no Demonstration, but of type {type(item).__name__}")
+    return listed
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The value of a setting as JSON gives it back; NumPy's numbers and arrays become Python's."""
+    try:
+        return json.loads(json.dumps(value, default=_python_value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"setting {name!r} cannot be stored ({error}): give finite numbers, texts, lists or None"
+        ) from error
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def write_shard_files(

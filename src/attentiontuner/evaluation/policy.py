@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from attentiontuner.demos import Demonstration
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
-from attentiontuner.models.heads import Head
+from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
 from attentiontuner.seeds import SELECTION_SEED, evaluation_seed
-from attentiontuner.tasks import Task, get_task
+from attentiontuner.tasks import Task, all_tasks, get_task
 from attentiontuner.training.checkpoint import load_model
 from attentiontuner.training.devices import choose_device
 from attentiontuner.wording import counted
@@ -53,7 +53,7 @@ class ModelPolicy:
         self.max_steps, self.watch, self.task = max_steps, tuple(watch), task
         self.device = next(model.parameters()).device
         self.weights: dict[Head, NDArray[np.float32]] = {}
-        self._rows = 0
+        self._rows: int | None = None
 
     def clone(self) -> "ModelPolicy | None":
         """A second player with the same model and a cache of its own.
@@ -95,11 +95,17 @@ class ModelPolicy:
             self._actions = torch.zeros(n, dtype=torch.int64, device=self.device)
             self._graph: torch.cuda.CUDAGraph | None = None
             self._rows = n
+        self.weights = {}
         self._last = np.full(n, -1, np.int64)
         self._time = np.full(n, -1, np.int64)
 
-    def restart(self, rows: NDArray[np.int64]) -> None:
+    def _need_reset(self) -> None:
+        if self._rows is None:
+            raise UserError("the policy plays no episodes yet: call reset(n) first, with n the number of rows")
+
+    def restart(self, rows: NDArray[np.int64] | Sequence[int]) -> None:
         """Those rows begin a new episode, the others go on."""
+        self._need_reset()
         self._last[rows] = -1
 
     @torch.inference_mode()
@@ -108,34 +114,47 @@ class ModelPolicy:
         if self.device.type == "cuda":
             return False
         cache, last, time = _take_rows(self._cache, torch.from_numpy(rows)), self._last[rows], self._time[rows]
+        weights = {head: weight[rows] for head, weight in self.weights.items()}
         self.reset(len(rows))
-        self._cache, self._last, self._time = cache, last, time
+        self._cache, self._last, self._time, self.weights = cache, last, time, weights
         return True
 
-    def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
+    def act(self, observations: ArrayLike) -> NDArray[np.int64]:
         """`[n, …]` observations → `[n]` actions."""
         actions: NDArray[np.int64] = self.logits(observations).argmax(1).cpu().numpy()
         self._last = actions.copy()
         return actions
 
-    def observe(self, observations: NDArray[Any], actions: NDArray[np.int64]) -> None:
+    def recalled(self, threshold: float = 0.1) -> list[list[tuple[int, float]]]:
+        """For each row what was recalled at the last `act`: (p, weight) of earlier steps, the largest weight first.
+
+        Those on whose observation a watched head puts at least the weight `threshold`; with several heads the largest
+        weight counts.
+        """
+        if not self.watch:
+            raise UserError('the policy watches no head: load it with watch="supervised", or heads such as watch="1:1"')
+        if not self.weights:
+            raise UserError("nothing is recalled before the first step: call act first")
+        largest = np.max([self.weights[head] for head in self.watch], axis=0)  # [n, max_steps]
+        found = []
+        for weights, now in zip(largest, self._time, strict=True):
+            order = np.argsort(-weights[:now], kind="stable")
+            found.append([(int(p), float(weights[p])) for p in order if weights[p] >= threshold])
+        return found
+
+    def observe(self, observations: ArrayLike, actions: NDArray[np.int64]) -> None:
         """One step in which somebody else chose the actions `[n]`."""
         self.act(observations)
         self._last = np.array(actions, np.int64)
 
     @torch.inference_mode()
-    def logits(self, observations: NDArray[Any]) -> Tensor:
+    def logits(self, observations: ArrayLike) -> Tensor:
         """`[n, …]` observations → `[n, actions]` scores on the device, valid until the next step."""
-        if observations.shape != tuple(self._observations_here.shape):
-            raise UserError(
-                f"the policy was reset for observations of shape {tuple(self._observations_here.shape)}, "
-                f"not {observations.shape}"
-            )
+        self._take(observations)
         self._time = np.where(self._last < 0, 0, self._time + 1)
         if self._time.max(initial=0) >= self.max_steps:
             room = counted(self.max_steps, "step")
             raise UserError(f"row {self._time.argmax()} is longer than the {room} the policy has room for")
-        self._observations_here.numpy()[...] = observations
         self._actions_here.numpy()[...] = self._last
         self._observations.copy_(self._observations_here, non_blocking=True)
         self._actions.copy_(self._actions_here, non_blocking=True)
@@ -149,6 +168,39 @@ class ModelPolicy:
             self._think()
         self.weights = {head: weight.cpu().numpy() for head, weight in self._weights.items()}
         return self._logits
+
+    def _take(self, observations: ArrayLike) -> None:
+        """Copy `[n, …]` observations to where the step reads them, refusing those the model did not learn from."""
+        self._need_reset()
+        here: NDArray[Any] = self._observations_here.numpy()
+        try:
+            given = np.asarray(observations)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the observations are not an array of numbers: give one of shape {here.shape}") from error
+        if given.shape != here.shape:
+            raise UserError(f"the policy was reset for observations of shape {here.shape}, not {given.shape}")
+        if given.dtype != here.dtype:
+            self._check_type(given)
+        with np.errstate(over="ignore"):  # what is too large is refused as infinite below
+            here[...] = given
+        if here.dtype.kind == "f" and not np.isfinite(here).all():
+            row = int(np.argmin(np.isfinite(here).all(1)))
+            raise UserError(f"the observation of row {row} has a value that is not a finite number (NaN or infinite)")
+
+    def _check_type(self, given: NDArray[Any]) -> None:
+        """Refuse numbers that would not be the same ones in the type the model learned from."""
+        spec = self.model.config.observation
+        learned = f"the policy learned from {spec.dtype} {spec.kind}s, these"
+        if spec.kind == "vector":
+            if given.dtype.kind not in "fiub":
+                raise UserError(f"{learned} are {given.dtype}: give them as {spec.dtype}")
+            return
+        if given.dtype.kind not in "iub":
+            raise UserError(f"{learned} are {given.dtype}: give them as the task does, whole numbers from 0 to 255")
+        if given.size and not (given.min() >= 0 and given.max() <= 255):
+            raise UserError(
+                f"{learned} hold numbers from {given.min()} to {given.max()}: give whole numbers from 0 to 255"
+            )
 
     def _think(self) -> None:
         self._logits: Tensor
@@ -188,7 +240,7 @@ def load_policy(
     best: bool = False,
     device: torch.device | str | None = None,
     max_steps: int | None = None,
-    watch: Sequence[Head] | None = None,
+    watch: str | Head | Sequence[Head] | None = None,
 ) -> ModelPolicy:
     """The policy a run trained.
 
@@ -196,13 +248,43 @@ def load_policy(
         run: the run's folder.
         best: the weights with the best success rate during training, not the latest.
         device: where it computes; the GPU if there is one.
-        max_steps: the longest episode, where it is longer than the task it was trained on.
-        watch: heads whose attention is kept (`policy.weights`).
+        max_steps: the longest episode, where it is longer than the task it was trained on, or the task is not
+            registered.
+        watch: heads whose attention is kept for `policy.recalled()` and `policy.weights`: "supervised" (without any,
+            those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
+            default: each costs a little at every step.
     """
     model, config = load_model(Path(run), best=best)
+    heads = _heads_to_watch(watch, config)
+    if not max_steps and config.task not in all_tasks():
+        raise UserError(
+            f"{run} was trained on task {config.task!r}, which is not registered: import the file that registers it "
+            "before load_policy (for commands: `attentiontuner --import FILE ...`), or give max_steps="
+        )
     steps = max_steps or get_task(config.task, config.settings).max_steps
     model = model.to(choose_device(device))
-    return ModelPolicy(model, steps, watch=watch or (), task=config.task)
+    return ModelPolicy(model, steps, watch=heads, task=config.task)
+
+
+def _heads_to_watch(watch: str | Head | Sequence[Head] | None, config: Any) -> tuple[Head, ...]:
+    """The heads `watch` names, if the model of a run has them; a recall network has one."""
+    if watch is None:
+        return ()
+    if isinstance(watch, str) and watch == "supervised":
+        return recall_heads(config)
+    if isinstance(watch, Head):
+        watch = (watch,)
+    if not isinstance(watch, str):
+        if not isinstance(watch, Sequence) or not all(isinstance(head, Head) for head in watch):
+            raise UserError(f'watch={watch!r}: write watch="1:1", several as watch="1:1,2:2", or watch="supervised"')
+        watch = ",".join(map(str, watch)) or "none"
+    try:
+        heads = parse_heads(watch, config.model.layers, config.model.heads)
+    except UserError as error:
+        raise UserError(f'{error}; watch="supervised" takes those of the run') from error
+    if isinstance(config.model, RecallConfig) and set(heads) - {RECALL_HEAD}:
+        raise UserError(f'watch="{watch}": a recall network has one head to watch, write watch="{RECALL_HEAD}"')
+    return heads
 
 
 def recall_heads(config: Any) -> tuple[Head, ...]:
@@ -232,8 +314,7 @@ def recalled_steps(
     found = []
     for q in range(len(demonstration)):
         policy.observe(demonstration.observations[q : q + 1], demonstration.actions[q : q + 1])
-        weights = np.max([policy.weights[head][0, :q] for head in policy.watch], axis=0)
-        found += [(int(p), q, float(weights[p])) for p in np.flatnonzero(weights >= threshold)]
+        found += [(p, q, weight) for p, weight in sorted(policy.recalled(threshold)[0])]
     return found
 
 

@@ -1,13 +1,17 @@
 """One episode with everything a recall film shows: what was seen, done and attended to, and what the expert recalls."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from attentiontuner.demos import as_pairs
+from attentiontuner.errors import UserError, where_and_what
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.experts.base import Decision
+from attentiontuner.experts.base import Decision, Expert
 from attentiontuner.models.heads import Head
 from attentiontuner.tasks import Task
 
@@ -73,14 +77,14 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
     """Play one episode with `policy` (its `watch` heads are recorded), asking the expert what it recalls on the way."""
     env = task.make_env()
     observation, _ = env.reset(seed=seed)
-    expert = task.make_expert(env) if task.expert is not None else None
+    companion = _Companion(task, env, episode, seed)
     policy.reset(1)
     observations, actions, decisions = [], [], []
     weights: dict[Head, list[NDArray[np.float32]]] = {head: [] for head in policy.watch}
     ended, success = False, False
     while not ended:
-        seen = np.asarray(observation, task.observation.dtype).copy()
-        decision, expert = _ask(expert, seen)
+        seen = task.seen(observation).copy()
+        decision = companion.ask(seen)
         action = int(policy.act(seen[None])[0])
         for head in policy.watch:
             weights[head].append(policy.weights[head][0])
@@ -104,11 +108,42 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
     )
 
 
-def _ask(expert: Any, observation: NDArray[Any]) -> tuple[Decision | None, Any]:
-    """The expert's decision. An expert follows its own plan and may not cope with a policy that left it."""
-    if expert is None:
-        return None, None
-    try:
-        return expert.decide(observation), expert
-    except Exception:
-        return None, None
+class _Companion:
+    """The task's expert beside a policy that plays. It follows a plan of its own and may not cope with a policy that
+    left it: what first goes wrong is told in one line, and it is asked no more."""
+
+    def __init__(self, task: Task, env: gym.Env[Any, Any], episode: int, seed: int) -> None:
+        self.task, self.episode, self.seed = task, episode, seed
+        self.step = 0
+        self.expert: Expert | None = None
+        if task.expert is not None:
+            try:
+                self.expert = task.make_expert(env)
+            except Exception as error:
+                self._lose(error)
+
+    def ask(self, observation: NDArray[Any]) -> Decision | None:
+        """The expert's decision at the next step; None where there is none to ask."""
+        decision = None
+        if self.expert is not None:
+            try:
+                decision = self._checked(self.expert.decide(observation))
+            except Exception as error:
+                self._lose(error)
+        self.step += 1
+        return decision
+
+    def _checked(self, decision: Decision) -> Decision:
+        """Refuse what collecting refuses: recalled steps that are not earlier ones, and actions that are none."""
+        as_pairs([(int(p), self.step) for p in decision.recalled], self.step + 1, self.episode)
+        last = len(self.task.actions) - 1
+        if decision.action not in range(last + 1):
+            raise UserError(f"it chose action {decision.action}, task {self.task.name!r} has the actions 0 to {last}")
+        return decision
+
+    def _lose(self, error: Exception) -> None:
+        self.expert = None
+        film = f"film of episode {self.episode} (seed {self.seed})"
+        problem = " ".join(where_and_what(error).split())
+        line = f"attentiontuner: {film}: the expert fails at step {self.step}: {problem}; the film goes on without it"
+        print(line, file=sys.stderr, flush=True)

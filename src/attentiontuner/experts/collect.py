@@ -26,9 +26,9 @@ from attentiontuner.demos import Demonstration, DemoStore, DemoWriter, PairArray
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
 from attentiontuner.demos.manifest import FILE as MANIFEST
 from attentiontuner.demos.manifest import LOCK, SHARDS, Manifest, ShardEntry
-from attentiontuner.demos.writer import write_shard_files
-from attentiontuner.errors import UserError
-from attentiontuner.experts.base import EXPERT_ANNOTATOR
+from attentiontuner.demos.writer import COLLECT_LOCK, write_shard_files
+from attentiontuner.errors import UserError, where_and_what
+from attentiontuner.experts.base import EXPERT_ANNOTATOR, Decision
 from attentiontuner.files import locked
 from attentiontuner.progress import progress
 from attentiontuner.seeds import demonstration_seed
@@ -48,29 +48,53 @@ class Episode:
 
 
 def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
-    """Let the task's expert play the episode of environment seed `seed` to its end."""
-    observation, info = env.reset(seed=seed)
-    expert = task.make_expert(env)
+    """Let the task's expert play the episode of environment seed `seed` to its end.
+
+    What the environment or the expert raises is a `UserError` that says at which step and where in their code.
+    """
     observations: list[Any] = []
     actions: list[int] = []
     rewards: list[float] = []
     recalled: dict[str, list[tuple[int, int]]] = {EXPERT_ANNOTATOR: []}
     terminated = truncated = False
-    while not (terminated or truncated):
-        step = len(actions)
-        if step >= task.max_steps:
-            raise UserError(
-                f"task {task.name!r}, seed {seed}: no end within the horizon of {counted(task.max_steps, 'step')}; "
-                "raise the task's horizon, or make it a function of the settings"
-            )
-        seen = np.asarray(observation, task.observation.dtype)
-        decision = expert.decide(seen)
-        for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
-            recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
-        observations.append(seen.copy())
-        actions.append(int(decision.action))
-        observation, reward, terminated, truncated, info = env.step(decision.action)
-        rewards.append(float(reward))
+    try:
+        observation, info = env.reset(seed=seed)
+        expert = task.make_expert(env)
+        while not (terminated or truncated):
+            step = len(actions)
+            if step >= task.max_steps:
+                raise UserError(
+                    f"no end within the horizon of {counted(task.max_steps, 'step')}; "
+                    "raise the task's horizon, or make it a function of the settings"
+                )
+            seen = task.seen(observation)
+            decision = expert.decide(seen)
+            if not isinstance(decision, Decision):
+                raise UserError(f"the expert decides with a {type(decision).__name__}, not with a Decision")
+            action = int(decision.action)
+            if action != decision.action or not 0 <= action < len(task.actions):
+                raise UserError(
+                    f"the expert chose action {decision.action}; the actions are 0 to {len(task.actions) - 1}"
+                )
+            for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
+                recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
+            observations.append(seen.copy())
+            observation, reward, terminated, truncated, info = env.step(decision.action)
+            actions.append(action)
+            rewards.append(float(reward))
+        success = task.solved(rewards[-1], bool(terminated), info)
+    except Exception as error:
+        place = f"task {task.name!r}, seed {seed}, step {len(actions)}"
+        problem = str(error) if isinstance(error, UserError) else where_and_what(error)
+        raise UserError(f"{place}: {problem}") from error
+    if not success and task.every_attempt_succeeds:
+        ending = f"it ended after {counted(len(actions), 'step')} with reward {rewards[-1]:g}"
+        if not {"success", "is_success"} & set(info):
+            ending += ", and info says nothing of 'success'"
+        raise UserError(
+            f"task {task.name!r}, seed {seed}: the expert failed ({ending}): mend the expert, say what success is "
+            "(info['success'] or Task(success=...)), or let it fail (Task(every_attempt_succeeds=False))"
+        )
     demonstration = Demonstration(
         observations=np.stack(observations),
         actions=np.array(actions, np.int64),
@@ -78,7 +102,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
         terminated=bool(terminated),
         truncated=bool(truncated),
         seed=seed,
-        success=task.solved(rewards[-1], bool(terminated), info),
+        success=success,
     )
     length = len(demonstration)
     try:
@@ -98,8 +122,6 @@ def record_shard(task: Task, seed: int, index: int, episodes: int, shard_episode
             episode = record_episode(task, env, demonstration_seed(seed, attempt))
             if episode.demonstration.success:
                 kept.append(replace(episode, demonstration=replace(episode.demonstration, episode=len(kept))))
-            elif task.every_attempt_succeeds:
-                raise UserError(f"task {task.name!r}: the expert failed on seed {episode.demonstration.seed}")
             if len(kept) == episodes:
                 return kept
     finally:
@@ -136,10 +158,7 @@ def collect(
     if shard_episodes is not None and shard_episodes < 1:
         raise UserError(f"--shard-episodes {shard_episodes}: give at least 1")
     demonstration_seed(seed, 0)  # an impossible seed is refused before anything is written
-    env = task.make_env()  # so are settings the environment does not take, and an expert that is not there
-    env.reset(seed=demonstration_seed(seed, 0))
-    task.make_expert(env)
-    env.close()
+    _check_environment(task, demonstration_seed(seed, 0))  # so is a task that does not fit its environment
     writer = DemoWriter(
         out,
         task=task.name,
@@ -149,7 +168,7 @@ def collect(
         seed=seed,
         shard_episodes=shard_episodes,
     )
-    with locked(writer.path / ".collect.lock", wait=False):
+    with locked(writer.path / COLLECT_LOCK, wait=False):
         _remove_leftovers(writer.path)
         _plan(writer, episodes)
         size, finished = writer.manifest.shard_episodes, writer.finished_shards()
@@ -162,6 +181,27 @@ def collect(
                     writer.register(entry)
                     bar.advance(entry.episodes)
     return DemoStore.open(writer.path)
+
+
+def _check_environment(task: Task, seed: int) -> None:
+    """The first look at a task: its settings, its actions, whether a seed fixes the episode, and its expert."""
+    env = task.make_env()
+    try:
+        actions, known = env.action_space, len(task.actions)
+        if not isinstance(actions, gym.spaces.Discrete) or actions.n != known or actions.start != 0:
+            raise UserError(
+                f"task {task.name!r} names {counted(known, 'action')}, its environment has {actions}: it must be "
+                f"Discrete({known})"
+            )
+        first, again = (np.asarray(env.reset(seed=seed)[0]) for _ in range(2))
+        if not np.array_equal(first, again, equal_nan=first.dtype.kind == "f"):
+            raise UserError(
+                f"task {task.name!r}: reset(seed={seed}) gives another observation each time; its environment must "
+                "draw from self.np_random, after super().reset(seed=seed)"
+            )
+        task.make_expert(env)
+    finally:
+        env.close()
 
 
 def _plan(writer: DemoWriter, episodes: int) -> None:

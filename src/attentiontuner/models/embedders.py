@@ -11,9 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attentiontuner.errors import UserError
 from attentiontuner.observations import ObservationSpec
 
 Embedder = Literal["paper", "lookup"]
+
+SMALLEST_IMAGE = 36
+"""Pixels a side that the three convolutions need."""
 
 
 class ImageEmbedding(nn.Module):
@@ -28,6 +32,12 @@ class ImageEmbedding(nn.Module):
                 nn.Conv2d(channels, 40, 3, padding=1), nn.ReLU(), nn.Conv2d(40, 80, 3, padding=1), nn.ReLU()
             )
         else:
+            if min(observation.shape[:2]) < SMALLEST_IMAGE:
+                sides = " × ".join(map(str, observation.shape[:2]))
+                raise UserError(
+                    f"images of {sides} pixels are too small for the network: enlarge them to {SMALLEST_IMAGE} or more "
+                    "a side in the task's wrap"
+                )
             self.cnn = nn.Sequential(
                 nn.Conv2d(observation.shape[2], 32, 8, stride=4),
                 nn.ReLU(),

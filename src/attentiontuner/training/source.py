@@ -24,7 +24,7 @@ from attentiontuner.demos.manifest import read_manifest
 from attentiontuner.demos.packed import PackedDemos
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
-from attentiontuner.training.config import TrainConfig
+from attentiontuner.training.config import METHODS, TrainConfig
 from attentiontuner.wording import counted
 
 Integers = NDArray[np.int64]
@@ -160,6 +160,12 @@ def split_episodes(
     return choose_demonstrations(train, config.demos, label_generator(config.seed, "demos")), test
 
 
+def _without_pairs(config: TrainConfig) -> str:
+    """The method that trains the same network without memory pairs."""
+    network = METHODS[config.method].network
+    return next(name for name, method in METHODS.items() if method.network is network and not method.pairs)
+
+
 def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -> Labels:
     """The annotations of the training episodes after everything the configuration does to them."""
     lengths = store.lengths[episodes].astype(np.int64)
@@ -170,7 +176,7 @@ def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -
         there = ", ".join(store.annotators()) or "nobody"
         raise UserError(
             f"{store.path} has no annotator {config.annotator!r} ({there} there), but the memory loss needs memory "
-            "pairs: annotate it, choose --annotator, or train with --method vanilla"
+            f"pairs: annotate it, choose --annotator, or train with --method {_without_pairs(config)}"
         )
     found = read_annotations(store.path, config.annotator)
     annotated = np.array([int(episode) in found for episode in episodes])
@@ -178,7 +184,7 @@ def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -
         raise UserError(
             f"{store.path}: annotator {config.annotator!r} has annotated none of the "
             f"{counted(len(episodes), 'training demonstration')}, but the memory loss needs memory pairs: "
-            "annotate some, or train with --method vanilla"
+            f"annotate some, or train with --method {_without_pairs(config)}"
         )
     parts = [
         np.column_stack([np.full(len(found[int(episode)].pairs), row, np.int32), found[int(episode)].pairs])

@@ -19,6 +19,7 @@ from attentiontuner.training.log import read_metrics
 from attentiontuner.training.session import Evaluate, Session
 from attentiontuner.training.source import Integers, Source, frame_bytes, on_device, split_episodes
 from attentiontuner.training.versions import software
+from attentiontuner.wording import counted
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,15 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
         raise UserError(
             f"{option} {data.path} was recorded with settings {data.settings}, the run has {dict(config.settings)}"
         )
-    if data.observation != config.model.observation or len(data.action_names) != config.model.actions:
-        raise UserError(f"{option} {data.path}: its observations or actions are not those of the model")
+    model = config.model
+    if data.observation != model.observation:
+        raise UserError(
+            f"{option} {data.path} holds observations {data.observation.to_json()}, the model reads "
+            f"{model.observation.to_json()}"
+        )
+    if len(data.action_names) != model.actions:
+        there = counted(len(data.action_names), "action")
+        raise UserError(f"{option} {data.path} has {there}, the model {model.actions}")
     if len(data) == 0:
         raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
 
