@@ -128,7 +128,7 @@ def replace_results(readme: Path, records_dir: Path, scale: str = "paper") -> No
 
 
 def _overview(records: Sequence[Record], scale: str, introduction: str) -> Section:
-    devices = ", ".join(sorted({record.device for record in records}))
+    devices = " and ".join(sorted({record.device for record in records}))
     revisions = ", ".join(sorted({(record.revision or "unknown")[:13] for record in records}))
     episodes = ", ".join(sorted({f"{record.cell.episodes:,}" for record in records}))
     hours = sum(sum(record.seconds.values()) for record in records) / 3600
