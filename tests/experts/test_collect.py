@@ -113,6 +113,10 @@ class Broken(ToyEnv):
 
     def reset(self, *, seed=None, options=None):
         observation, info = super().reset(seed=None if self.mistake == "unseeded" else seed)
+        if self.mistake == "dict":
+            return {"image": observation}, info
+        if self.mistake == "reset":
+            return observation
         return (observation / 4, info) if self.mistake == "floats" else (observation, info)
 
     def step(self, action):
@@ -149,8 +153,10 @@ class Strange(ToyExpert):
         ("unseeded", r"reset\(seed=1000000\) gives another observation each time"),
         (
             "floats",
-            r"seed 1000000, step 0: the environment gives .* float64, task 'toy' promises \(2, 2, 1\) and uint8",
+            r"the environment gives .* float64, task 'toy' promises \(2, 2, 1\) and uint8",
         ),
+        ("dict", r"the environment gives observations of shape \(\) and type object, task 'toy' promises"),
+        ("reset", r"the environment gives observations of shape \(2, 1\)"),
         ("shape", r"seed 1000000, step 1: the environment gives observations of shape \(1, 2, 1\)"),
         ("raises", r"seed 1000000, step 2: .*test_collect.py, line \d+: KeyError: 'door'"),
         ("number", r"step 0: the expert decides with a int, not with a Decision"),

@@ -193,13 +193,17 @@ def _check_environment(task: Task, seed: int) -> None:
                 f"task {task.name!r} names {counted(known, 'action')}, its environment has {actions}: it must be "
                 f"Discrete({known})"
             )
-        first, again = (np.asarray(env.reset(seed=seed)[0]) for _ in range(2))
-        if not np.array_equal(first, again, equal_nan=first.dtype.kind == "f"):
+        (first, _), (again, _) = env.reset(seed=seed), env.reset(seed=seed)
+        if not np.array_equal(task.seen(first), task.seen(again)):
             raise UserError(
                 f"task {task.name!r}: reset(seed={seed}) gives another observation each time; its environment must "
                 "draw from self.np_random, after super().reset(seed=seed)"
             )
         task.make_expert(env)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"task {task.name!r}, seed {seed}: {where_and_what(error)}") from error
     finally:
         env.close()
 
