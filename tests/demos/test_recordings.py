@@ -1,10 +1,16 @@
-"""The example of docs/data.md for recordings of one's own."""
+"""Recordings of one's own: what a writer accepts, and the example of docs/data.md."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-from attentiontuner.demos import DemoStore
+import numpy as np
+import pytest
+
+from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
+from attentiontuner.errors import UserError
+from attentiontuner.observations import ObservationSpec
+from tests.demos.examples import ACTIONS, SPEC, assert_equal, demonstration, make_writer, write_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 
@@ -19,3 +25,97 @@ def test_the_example_writes_a_data_set(tmp_path):
     store.verify()
     assert (store.task, store.annotator, len(store), store.complete) == ("mine", "expert", 200, True)
     assert [tuple(pair) for pair in store[7].memory_pairs()] == [(0, 19, 1)]
+
+
+def test_appended_recordings_get_the_next_numbers(tmp_path):
+    written = write_store(tmp_path / "d", 6)
+    extra = [demonstration(100, [(0, 2)]), demonstration(101, None)]
+    writer = make_writer(tmp_path / "d", seed=None)
+    assert writer.append(extra, annotator="anna") == [6, 7]
+    assert writer.append([demonstration(102, None)]) == [8]
+    assert writer.append([]) == []
+    store = DemoStore.open(tmp_path / "d", annotator="anna")
+    assert len(store) == 9
+    assert store.complete
+    assert_equal(store[6], extra[0])
+    assert_equal(store[7], extra[1])
+    assert store[2].pairs is None, "the expert's pairs are not anna's"
+    assert_equal(DemoStore.open(tmp_path / "d")[2], written[2])
+    with pytest.raises(UserError, match="no annotator 'bob': there are anna, expert"):
+        DemoStore.open(tmp_path / "d", annotator="bob")
+
+
+def test_pairs_that_belong_to_nobody_are_refused(tmp_path):
+    writer = make_writer(tmp_path / "d")
+    for pairs in ([(0, 2)], []):
+        with pytest.raises(UserError, match='append: there are pairs, but not whose: .* annotator="expert"'):
+            writer.append([demonstration(1, None), demonstration(2, pairs)])
+    assert len(DemoStore.open(tmp_path / "d")) == 0
+
+
+def test_any_iterable_of_demonstrations_is_appended(tmp_path):
+    writer = make_writer(tmp_path / "d")
+    assert writer.append(demonstration(seed, None) for seed in range(3)) == [0, 1, 2]
+    assert writer.append((demonstration(seed, [(0, 2)]) for seed in range(2)), annotator="expert") == [3, 4]
+    assert writer.append(iter(())) == []
+    assert [d.seed for d in DemoStore.open(tmp_path / "d")] == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (demonstration(1, None), r"append: give a list of Demonstrations, not one alone: append\(\[demonstration\]\)"),
+        ({"observations": np.zeros(3)}, "append: give a list of Demonstrations, not a dict"),
+        ([{"observations": np.zeros(3)}], "append: item 0 is no Demonstration, but of type dict"),
+        ([demonstration(1, None), None], "append: item 1 is no Demonstration, but of type NoneType"),
+        (None, "append: give a list of Demonstrations, not a NoneType"),
+    ],
+)
+def test_what_is_no_list_of_demonstrations_is_one_line(tmp_path, given, message):
+    writer = make_writer(tmp_path / "d")
+    with pytest.raises(UserError, match=message):
+        writer.append(given)
+
+
+def test_numpy_numbers_in_settings_become_pythons(tmp_path):
+    settings = {"length": np.int64(3), "rate": np.float32(0.5), "hard": np.bool_(True), "sizes": np.arange(2)}
+    make_writer(tmp_path / "d", settings=settings).append([demonstration(1, None)])
+    plain = {"length": 3, "rate": 0.5, "hard": True, "sizes": [0, 1]}
+    assert DemoStore.open(tmp_path / "d").settings == plain
+    make_writer(tmp_path / "d", settings=plain)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, np.array([np.inf])])
+def test_settings_that_cannot_be_stored_are_named(tmp_path, value):
+    with pytest.raises(UserError, match="^setting 'length' cannot be stored .*: give finite numbers"):
+        make_writer(tmp_path / "d", settings={"length": value})
+    assert not (tmp_path / "d").exists()
+
+
+def test_no_seed_is_needed(tmp_path):
+    writer = DemoWriter(tmp_path / "d", task="mine", settings={}, observation=SPEC, action_names=ACTIONS)
+    assert writer.manifest.seed is None
+
+
+VECTOR = ObservationSpec("vector", (2,))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_are_refused_and_found(tmp_path, bad, monkeypatch):
+    writer = make_writer(tmp_path / "d", observation=VECTOR)
+    vectors = np.arange(10, dtype=np.float32).reshape(5, 2)
+    sound = Demonstration(vectors, np.zeros(5, np.int64))
+    vectors = vectors.copy()
+    vectors[3, 1] = bad
+    made = Demonstration(vectors, np.zeros(5, np.int64))
+    assert writer.append([sound]) == [0]
+    with pytest.raises(UserError, match="episode 2, observations: step 3 holds a number that is not finite"):
+        writer.append([sound, made])
+    monkeypatch.setattr("attentiontuner.demos.shards.not_finite", lambda shard: None)
+    writer.append([sound, made])  # as an earlier version wrote it
+    monkeypatch.undo()
+    assert len(DemoStore.open(tmp_path / "d")[2]) == 5
+    with pytest.raises(
+        UserError, match=r"00001\.safetensors\.zst, episode 2: step 3 holds a number that is not finite"
+    ):
+        DemoStore.open(tmp_path / "d").verify()

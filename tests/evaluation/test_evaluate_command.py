@@ -68,7 +68,7 @@ def test_an_expert_that_recalls_the_future_does_not_stop_the_film(run, capsys):
     told = capsys.readouterr()
     assert "film: " in told.out
     (line,) = [line for line in told.err.splitlines() if line.startswith("attentiontuner: ")]
-    assert "the expert fails at step 0: episode 0, pair (40, 0): p must be before q" in line
+    assert "the expert fails at step 0: the expert recalls step 40 at step 0" in line
 
 
 def test_floor_and_ceiling(run, capsys):

@@ -85,12 +85,12 @@ class DecidedExpert:
     [
         (LostExpert, "at step 1: .*test_film.py, line [0-9]+: RuntimeError: this is not where I wanted to be"),
         (UnmadeExpert, "at step 0: .*line [0-9]+: KeyError: 'no map'"),
-        (lambda env: DecidedExpert(Decision(0, (40,))), r"at step 1: episode 0, pair \(40, 1\): p must be before q"),
-        (lambda env: DecidedExpert(Decision(0, (1,))), r"at step 1: episode 0, pair \(1, 1\): p must be before q"),
-        (lambda env: DecidedExpert(Decision(0, (-1,))), r"at step 1: episode 0, pair \(-1, 1\): p is negative"),
-        (lambda env: DecidedExpert(Decision(4)), "at step 1: it chose action 4, .* has the actions 0 to 3"),
-        (lambda env: DecidedExpert(Decision(0.5)), "at step 1: it chose action 0.5, .* has the actions 0 to 3"),
-        (lambda env: DecidedExpert(3), "at step 1: AttributeError"),
+        (lambda env: DecidedExpert(Decision(0, (40,))), "at step 1: the expert recalls step 40 at step 1"),
+        (lambda env: DecidedExpert(Decision(0, (1,))), "at step 1: the expert recalls step 1 at step 1"),
+        (lambda env: DecidedExpert(Decision(0, (-1,))), "at step 1: the expert recalls step -1 at step 1"),
+        (lambda env: DecidedExpert(Decision(4)), "at step 1: the expert chose action 4; the actions are 0 to 3"),
+        (lambda env: DecidedExpert(Decision(0.5)), "at step 1: the expert chose action 0.5; the actions are 0 to 3"),
+        (lambda env: DecidedExpert(3), "at step 1: the expert decides with a int, not with a Decision"),
     ],
 )
 def test_a_film_without_its_expert_says_why_in_one_line(tmp_path, capsys, expert, text):

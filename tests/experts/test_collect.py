@@ -161,7 +161,7 @@ class Strange(ToyExpert):
         ("raises", r"seed 1000000, step 2: .*test_collect.py, line \d+: KeyError: 'door'"),
         ("number", r"step 0: the expert decides with a int, not with a Decision"),
         ("range", r"step 0: the expert chose action 7; the actions are 0 to 2"),
-        ("one step", r"step 0: TypeError: 'int' object is not iterable"),
+        ("one step", r"step 0: the expert recalls 0: give a list of steps, such as \[0\]"),
         ("silent", r"the expert failed \(it ended after 5 steps with reward 0, and info says nothing of 'success'\)"),
     ],
 )
@@ -191,9 +191,7 @@ def _never(reward: float, terminated: bool, info: object) -> bool:
 
 
 def test_memory_of_the_present_is_refused(tmp_path):
-    with pytest.raises(
-        UserError, match=r"task 'toy', expert: episode of seed 1000000, pair \(0, 0\): p must be before"
-    ):
+    with pytest.raises(UserError, match="task 'toy', seed 1000000, step 0: the expert recalls step 0 at step 0"):
         collect(replace(TASK, expert="tests.toy_task:ForesightedExpert"), 4, 1, tmp_path / "d", workers=1)
 
 

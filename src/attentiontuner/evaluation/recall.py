@@ -8,10 +8,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.demos import as_pairs
-from attentiontuner.errors import UserError, where_and_what
+from attentiontuner.errors import where_and_what
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.experts.base import Decision, Expert
+from attentiontuner.experts.base import Decision, Expert, checked
 from attentiontuner.models.heads import Head
 from attentiontuner.tasks import Task
 
@@ -127,18 +126,10 @@ class _Companion:
         decision = None
         if self.expert is not None:
             try:
-                decision = self._checked(self.expert.decide(observation))
+                decision = checked(self.expert.decide(observation), self.step, len(self.task.actions))
             except Exception as error:
                 self._lose(error)
         self.step += 1
-        return decision
-
-    def _checked(self, decision: Decision) -> Decision:
-        """Refuse what collecting refuses: recalled steps that are not earlier ones, and actions that are none."""
-        as_pairs([(int(p), self.step) for p in decision.recalled], self.step + 1, self.episode)
-        last = len(self.task.actions) - 1
-        if decision.action not in range(last + 1):
-            raise UserError(f"it chose action {decision.action}, task {self.task.name!r} has the actions 0 to {last}")
         return decision
 
     def _lose(self, error: Exception) -> None:

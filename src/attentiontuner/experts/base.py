@@ -1,10 +1,12 @@
 """What an expert is: it acts, and says which earlier steps it used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
+
+from attentiontuner.errors import UserError
 
 EXPERT_ANNOTATOR = "expert"
 """The annotator name under which `Decision.recalled` is stored."""
@@ -23,6 +25,22 @@ class Decision:
     action: int
     recalled: Sequence[int] = ()
     also: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def checked(decision: Any, step: int, actions: int) -> Decision:
+    """What an expert decided at `step`, refused where it is no `Decision`, chooses none of the `actions`, or recalls
+    what is not an earlier step."""
+    if not isinstance(decision, Decision):
+        raise UserError(f"the expert decides with a {type(decision).__name__}, not with a Decision")
+    if decision.action not in range(actions):
+        raise UserError(f"the expert chose action {decision.action}; the actions are 0 to {actions - 1}")
+    for recalled in (decision.recalled, *decision.also.values()):
+        if not isinstance(recalled, Iterable):
+            raise UserError(f"the expert recalls {recalled!r}: give a list of steps, such as [0]")
+        for p in recalled:
+            if not 0 <= p < step:
+                raise UserError(f"the expert recalls step {p} at step {step}: only earlier steps can be recalled")
+    return decision
 
 
 class Expert(Protocol):

@@ -28,7 +28,7 @@ from attentiontuner.demos.manifest import FILE as MANIFEST
 from attentiontuner.demos.manifest import LOCK, SHARDS, Manifest, ShardEntry
 from attentiontuner.demos.writer import COLLECT_LOCK, write_shard_files
 from attentiontuner.errors import UserError, where_and_what
-from attentiontuner.experts.base import EXPERT_ANNOTATOR, Decision
+from attentiontuner.experts.base import EXPERT_ANNOTATOR, checked
 from attentiontuner.files import locked
 from attentiontuner.progress import progress
 from attentiontuner.seeds import demonstration_seed
@@ -68,19 +68,12 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
                     "raise the task's horizon, or make it a function of the settings"
                 )
             seen = task.seen(observation)
-            decision = expert.decide(seen)
-            if not isinstance(decision, Decision):
-                raise UserError(f"the expert decides with a {type(decision).__name__}, not with a Decision")
-            action = int(decision.action)
-            if action != decision.action or not 0 <= action < len(task.actions):
-                raise UserError(
-                    f"the expert chose action {decision.action}; the actions are 0 to {len(task.actions) - 1}"
-                )
+            decision = checked(expert.decide(seen), step, len(task.actions))
             for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
                 recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
             observations.append(seen.copy())
             observation, reward, terminated, truncated, info = env.step(decision.action)
-            actions.append(action)
+            actions.append(int(decision.action))
             rewards.append(float(reward))
         success = task.solved(rewards[-1], bool(terminated), info)
     except Exception as error:
@@ -105,11 +98,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
         success=success,
     )
     length = len(demonstration)
-    try:
-        pairs = {name: as_pairs(rows, length, f"of seed {seed}") for name, rows in recalled.items()}
-    except UserError as error:
-        raise UserError(f"task {task.name!r}, expert: {error}") from error
-    return Episode(demonstration, pairs)
+    return Episode(demonstration, {name: as_pairs(rows, length, f"of seed {seed}") for name, rows in recalled.items()})
 
 
 def record_shard(task: Task, seed: int, index: int, episodes: int, shard_episodes: int) -> list[Episode]:

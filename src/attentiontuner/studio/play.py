@@ -110,7 +110,7 @@ class Player:
             observation, reward, terminated, truncated, info = self._env.step(action)
             episode.actions.append(action)
             episode.rewards.append(float(reward))
-            episode.frames.append(np.array(observation))
+            episode.frames.append(self.task.seen(observation).copy())
             episode.terminated, episode.truncated = bool(terminated), bool(truncated)
             episode.success = episode.ended and self.task.solved(float(reward), episode.terminated, info)
             return self._state()
@@ -140,7 +140,7 @@ class Player:
 
     def _restart(self, seed: int) -> None:
         observation, _ = self._env.reset(seed=seed)
-        self._episode = Episode(seed, [np.array(observation)])
+        self._episode = Episode(seed, [self.task.seen(observation).copy()])
 
     def _coming(self) -> list[int]:
         """The next seeds that are not saved yet, the nearest first; the first listed one again when all are played."""
