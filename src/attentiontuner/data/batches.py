@@ -8,7 +8,7 @@ gathered on the device. On a GPU sizes are rounded up (`Sizes`), so that one rec
 steps beyond the real ones have the slot B·T, one past the end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -125,13 +125,14 @@ class DemoData:
         split_pairs: bool = False,
     ) -> None:
         self.device = torch.device(device)
-        self.packed = packed
+        self.frames = torch.from_numpy(np.ascontiguousarray(packed.frames)).to(self.device)
+        # A GPU has its own copy of the frames, and the host needs none.
+        self.packed = packed if self.device.type == "cpu" else replace(packed, frames=packed.frames[:0].copy())
         self.heads = max(heads, 1)
         self.lengths = packed.lengths.astype(np.int64)
         self.starts = packed.starts.astype(np.int64)
         self.annotated = packed.annotated.astype(bool)
         self._seen = packed.frame_index.astype(np.int64)
-        self.frames = torch.from_numpy(np.ascontiguousarray(packed.frames)).to(self.device)
         self._frame_index = self._on_device(self._seen)
         self._actions = self._on_device(packed.actions)
         # One row more than there are episodes: the empty episode that fills a shape.

@@ -7,7 +7,6 @@ memories.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,10 +44,10 @@ class GridCells(nn.Module):
         self.rarity: Tensor
         self.register_buffer("rarity", torch.ones(self.kinds))
 
-    def fit(self, frames: NDArray[Any], share: NDArray[np.float64], rarity: bool = True) -> None:
+    def fit(self, frames: Tensor, share: NDArray[np.float64], rarity: bool = True) -> None:
         """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`; rescale the
         first weights, so that vectors start at the same size; and weigh kinds by their rarity."""
-        kinds = cell_kinds(torch.from_numpy(np.ascontiguousarray(frames)), self.symbols).numpy()
+        kinds = cell_kinds(frames, self.symbols).cpu().numpy()
         feature = kinds + np.arange(self.cells) * self.kinds
         weights = np.repeat(share, self.cells)
         mean = np.bincount(feature.ravel(), weights=weights, minlength=self.cells * self.kinds)
@@ -104,16 +103,16 @@ class DenseCells(nn.Module):
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape[:1]))
 
-    def fit(self, frames: NDArray[Any], share: NDArray[np.float64], rarity: bool = True) -> None:
+    def fit(self, frames: Tensor, share: NDArray[np.float64], rarity: bool = True) -> None:
         """Standardise with the training set: the mean of every input, and the deviation of each channel. Places have
         no kinds, so none is rare."""
         vectors = frames.ndim == 2
         every = -(-len(frames) // FITTED)
-        frames, share = frames[::every], share[::every] / share[::every].sum()
-        mean = np.zeros(frames.shape[1:])
-        square = np.zeros(frames.shape[1:])
-        for start in range(0, len(frames), 256):
-            block = frames[start : start + 256].astype(np.float64) / (1 if vectors else 255)
+        some, share = frames[::every].cpu().numpy(), share[::every] / share[::every].sum()
+        mean = np.zeros(some.shape[1:])
+        square = np.zeros(some.shape[1:])
+        for start in range(0, len(some), 256):
+            block = some[start : start + 256].astype(np.float64) / (1 if vectors else 255)
             mean += np.tensordot(share[start : start + 256], block, 1)
             square += np.tensordot(share[start : start + 256], block**2, 1)
         variance = (square - mean**2).clip(0)

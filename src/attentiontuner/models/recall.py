@@ -262,7 +262,7 @@ class RecallTransformer(nn.Module):
         self.output_norm = nn.LayerNorm(config.d_model)
         self.output = nn.Linear(config.d_model, config.actions)
 
-    def fit(self, frames: NDArray[Any], share: NDArray[np.float64]) -> None:
+    def fit(self, frames: Tensor, share: NDArray[np.float64]) -> None:
         """Standardise the input with the training set's distinct observations and the share of steps that saw each."""
         if self.config.standardise:
             self.observation_embedding.fit(frames, share, self.config.rarity)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from attentiontuner.data.batches import DemoData, epoch_batches
 from attentiontuner.data.labels import (
@@ -89,11 +90,12 @@ class Source:
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
 
-    def input_statistics(self) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
+    def input_statistics(self) -> tuple[Tensor, NDArray[np.float64]]:
         """Distinct training observations `[U, …]` and the share of steps that saw each; of a streamed data set, of its
         first pool."""
-        packed = next(self.chunks(0)).data.packed
-        return packed.frames, np.bincount(packed.frame_index, minlength=len(packed.frames)) / len(packed.frame_index)
+        data = next(self.chunks(0)).data
+        seen = data.packed.frame_index
+        return data.frames, np.bincount(seen, minlength=len(data.frames)) / len(seen)
 
     def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
         """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
