@@ -58,7 +58,7 @@ def test_inspect_prints_json(data):
 def test_inspect_prints_a_table_and_draws(data, tmp_path):
     done = run("inspect", data, "--picture", tmp_path / "e.png", "--episode", 3, "--annotator", "second")
     assert done.returncode == 0, done.stderr
-    for text in ("toy (length=5)", "annotator expert", "10 episodes, 1.0 pairs each", "5.0 steps on average"):
+    for text in ("toy (length=5)", "annotator expert", "10 episodes, 1.0 pairs each", "5.0 steps on average", "e.png"):
         assert text in done.stdout
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
 

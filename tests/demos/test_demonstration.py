@@ -30,6 +30,10 @@ def make(**changes):
         ({"actions": np.array([0, -1, 2])}, "episode 7, actions: expected whole numbers from 0"),
         ({"actions": np.array([0.0, 1.0, 2.0])}, "episode 7, actions: expected whole numbers"),
         ({"actions": np.array([], int)}, "episode 7, actions: an episode needs at least one step"),
+        (
+            {"observations": [np.zeros(3), np.zeros(2), np.zeros(3)]},
+            r"episode 7, observations: they differ in shape, \(2,\) and \(3,\)",
+        ),
         ({"rewards": np.array([0, np.nan, 0])}, "episode 7, rewards: a reward is not a finite number"),
         ({"pairs": [(2, 2)]}, r"episode 7, pair \(2, 2\): p must be before q"),
         ({"pairs": [(0, 3)]}, r"episode 7, pair \(0, 3\): q is outside the episode of 3 steps"),

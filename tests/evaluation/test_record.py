@@ -30,7 +30,7 @@ class Counting(HashPolicy):
 
 
 def test_files_say_the_same_as_the_result(tmp_path):
-    results, summary = evaluate(HashPolicy(), TASK, 30, tmp_path, workers=0, batch=8, of={"policy": "hash"})
+    results, summary = evaluate(HashPolicy(), TASK, 30, str(tmp_path), workers=0, batch=8, of={"policy": "hash"})
     assert lines(tmp_path) == [result.to_json() for result in results]
     assert [line["seed"] for line in lines(tmp_path)] == [EVALUATION_START + index for index in range(30)]
     assert json.loads((tmp_path / "summary.json").read_text()) == summary

@@ -51,7 +51,7 @@ def test_golden_losses(tmp_path: Path, kind: str) -> None:
 
 def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     config = toy_config(heatmap_epochs=(0, 2))
-    result = train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+    result = train(config, toy_store(tmp_path / "data"), str(tmp_path / "run"), device="cpu")
     assert result.finished
     assert not result.already_finished
     assert read_metrics(result.run) == result.metrics

@@ -44,6 +44,7 @@ def inspect(
             episodes = counted(len(store), "episode")
             raise UserError(f"--episode {episode}: the data set holds {episodes}, numbered from 0")
         save_episode_picture(store.observation, store[episode], picture, f"{store.task}, episode")
+        summary["picture"] = str(picture)
     print_json(summary) if json else print_table(summary)
 
 
@@ -82,6 +83,8 @@ def print_table(summary: dict[str, Any]) -> None:
         rows["annotators"] = "none"
     if summary.get("verified"):
         rows["checked"] = "every shard and annotation is sound"
+    if "picture" in summary:
+        rows["picture"] = summary["picture"]
     for name, text in rows.items():
         table.add_row(name, text)
     Console().print(table)

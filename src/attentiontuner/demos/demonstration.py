@@ -55,7 +55,14 @@ class Demonstration:
             raise UserError(f"episode {self.episode}, actions: expected whole numbers from 0, shape [T]")
         if not np.isfinite(self.rewards).all():
             raise UserError(f"episode {self.episode}, rewards: a reward is not a finite number")
-        self._freeze("observations", np.asarray(self.observations))
+        try:
+            observations = np.asarray(self.observations)
+        except ValueError:  # a list of arrays of several shapes
+            shapes = sorted({np.shape(one) for one in self.observations}, key=str)
+            raise UserError(
+                f"episode {self.episode}, observations: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
+            ) from None
+        self._freeze("observations", observations)
         self._freeze("actions", np.asarray(self.actions, np.int64))
         self._freeze("rewards", np.asarray(self.rewards, np.float32))
         if self.pairs is not None:

@@ -32,7 +32,7 @@ def evaluate(
     policy: Any,
     task: Task,
     episodes: int,
-    out: Path,
+    out: Path | str,
     *,
     seed: int = 0,
     batch: int = DEFAULT_BATCH,
@@ -46,6 +46,7 @@ def evaluate(
     """
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: give at least 1")
+    out = Path(out)
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
     what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
     task.make_env().close()  # settings it does not take, or a missing package, are refused before anything is written

@@ -44,7 +44,7 @@ class TrainResult:
 def train(
     config: TrainConfig,
     data: DemoStore,
-    out: Path,
+    out: Path | str,
     *,
     test_data: DemoStore | None = None,
     evaluate: Evaluate | None = None,
@@ -66,7 +66,7 @@ def train(
 
     SIGINT and SIGTERM save the run and raise `Interrupted`.
     """
-    started = time.monotonic()
+    started, out = time.monotonic(), Path(out)
     place = choose_device(device)
     _check_data(config, data, "--data")
     if test_data is not None:
