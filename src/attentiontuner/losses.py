@@ -65,7 +65,8 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
     `count`: Σ_q [exp(LSE_q) - Σ_p m_qp · s_qp], whose gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp.
     `rows`: cross-entropy of each row's weights beside a null key, with multiplicities and one for the null key.
     `binary`: the paper's cross-entropy of the weights with the pairs, multiplicities aside.
-    All have what scores were cut off by added, and are divided by the number of steps that recall something.
+    All have what scores were cut off by added, and are divided by the number of things recalled: a task whose steps
+    recall much would otherwise drown the imitation loss.
     """
     wanted, scores = batch.recalled(), recalled.scores
     token = torch.arange(batch.longest, device=scores.device)
@@ -75,8 +76,7 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
     else:
         log_all = torch.logaddexp(scores.logsumexp(-1), torch.zeros_like(recalled.mass))
         if recalled.loss == "rows":
-            number = wanted.sum(-1)
-            rows = ((number + 1) * log_all - (wanted * scores).sum(-1)) / (number + 1)
+            rows = (wanted.sum(-1) + 1) * log_all - (wanted * scores).sum(-1)
         else:
             log_weights = scores - log_all[..., None]
             log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))

@@ -153,9 +153,8 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     scores, _, mass, cut = settle(raw, past)
     loss = recall_loss(Recalled(scores, mass, cut, "count"), batch)
     loss.backward()
-    askers = len(np.unique(packed.pairs[:, 0] * 100 + packed.pairs[:, 2]))
     inside = torch.arange(6) < batch.lengths[:, None]
-    expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / askers
+    expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / packed.pairs[:, 3].sum()
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -251,6 +250,11 @@ def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out(
     images.fit(black_and_white, np.array([0.5, 0.5]))
     torch.testing.assert_close(images.mean, torch.full((channels, width, height), 0.5))
     torch.testing.assert_close(images.scale, torch.full((channels,), 2.0))
+
+
+def test_images_have_four_layers_where_nothing_is_said_and_the_others_two():
+    assert [RecallConfig(kind, 4).layers for kind in (IMAGE, GRID, VECTOR)] == [4, 2, 2]
+    assert RecallConfig(IMAGE, 4, layers=1).layers == 1
 
 
 def test_config_survives_json_and_refuses_nonsense():

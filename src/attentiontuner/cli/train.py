@@ -74,7 +74,7 @@ def train(
         split_pairs: distribute each row's pairs over the supervised heads.
         attend_self: the expert's matrix has ones on the diagonal of the observations; yes if not given, not for recall.
         d_model: width of the network; 512 if not given, 128 for recall.
-        layers: layers of the network; 4 if not given, 2 for recall.
+        layers: layers of the network; 4 if not given; for recall 4 with images, else 2.
         model_heads: attention heads per layer; 2 if not given.
         feedforward: width of the feed-forward networks; four times d_model if not given (2048 and 512).
         dropout: share of dropped activations; 0.1 if not given.

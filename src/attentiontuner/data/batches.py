@@ -55,7 +55,7 @@ class Batch:
         ones: `[K]` flat places of the ones of E in `[heads, B, n, n]`; one past the end for fillers.
         multiplicity: `[K]` float32: how often each of the ones counts.
         totals: `[3]` float32: what sums are divided by in the whole batch (over all processes): the steps, the entries
-            of E of annotated episodes, and the steps that recall something.
+            of E of annotated episodes, and the things they recall (pairs times multiplicity).
         rows, longest: B and T.
     """
 
@@ -152,8 +152,7 @@ class DemoData:
     def _list_ones(self, attend_self: bool, split_pairs: bool) -> None:
         """The ones of every episode's E as (head, row token, column token), episode after episode."""
         episode, p, q, multiplicity = (self.packed.pairs[:, column].astype(np.int64) for column in range(4))
-        asking = np.unique(episode * (self.lengths.max(initial=0) + 1) + q) // (self.lengths.max(initial=0) + 1)
-        self._askers = np.bincount(asking, minlength=len(self))  # steps of each episode that recall something
+        self._things = np.bincount(episode, weights=multiplicity, minlength=len(self)).astype(np.int64)
         if attend_self:
             annotated_rows = np.flatnonzero(self.annotated)
             own = np.repeat(annotated_rows, self.lengths[annotated_rows])
@@ -194,7 +193,7 @@ class DemoData:
         """
         entries = (TOKENS_PER_STEP * self.lengths[rows]) ** 2
         annotated = self.annotated[rows]
-        counted = [entries[annotated].sum(), self._askers[rows][annotated].sum()]
+        counted = [entries[annotated].sum(), self._things[rows][annotated].sum()]
         totals = np.array([self.lengths[rows].sum(), *(max(count, 1) for count in counted)])
         rows = rows[share]
         distinct, frame = self._distinct(rows) if self.share_frames else (rows[:0], rows[:0])

@@ -278,9 +278,9 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "recall-depth",
-            "Recall heads in a deeper network (not in the paper)",
+            "Recall heads with images and fewer layers (not in the paper)",
             ("mystery-path", "searing-spotlights"),
-            (replace(RECALL, title="2 layers"), _without("4 layers", "four-layers", {"layers": 4})),
+            (_without("2 layers", "two-layers", {"layers": 2}), replace(RECALL, title="4 layers")),
         ),
         Recipe(
             "modulus",

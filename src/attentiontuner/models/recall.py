@@ -50,6 +50,7 @@ class RecallConfig:
     """Sizes, and for studies what can be taken away.
 
     Attributes:
+        layers: four for images where nothing is said, two for symbol grids and vectors, which need no more.
         periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
         whole: what is read adds up whole numbers. Not where the loss is `binary`: its scores count nothing.
         bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
@@ -71,7 +72,7 @@ class RecallConfig:
     observation: ObservationSpec
     actions: int
     d_model: int = 128
-    layers: int = 2
+    layers: int = None  # type: ignore[assignment]  # never None once it is made
     heads: int = 2
     feedforward: int = 512
     dropout: float = 0.1
@@ -91,6 +92,8 @@ class RecallConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
+        if self.layers is None:
+            object.__setattr__(self, "layers", 4 if self.observation.kind == "image" else 2)
         for field in ("actions", "d_model", "layers", "heads", "feedforward"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {field}: {getattr(self, field)} is below 1")
