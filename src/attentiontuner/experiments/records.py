@@ -23,6 +23,7 @@ from attentiontuner.errors import UserError
 from attentiontuner.evaluation.metrics import wilson_interval
 from attentiontuner.experiments.cells import Cell, cell_config, longer_length
 from attentiontuner.files import write_text
+from attentiontuner.observations import ObservationSpec
 from attentiontuner.wording import counted
 
 SCHEMA = 1
@@ -189,8 +190,10 @@ def finished(records: Path, cell: Cell) -> Record | None:
         aside = set_aside(path)
         print(f"attentiontuner: {error}; set aside as {aside.name}, the cell runs again", file=sys.stderr)
         return None
-    model = cell_config(cell).model.to_json()
-    for before, now in ((record.cell.to_json(), cell.to_json()), (record.config.get("model", {}), model)):
+    model = dict(record.config.get("model", {}))
+    if "observation" in model:  # the same observation can be written in two ways
+        model["observation"] = ObservationSpec.from_json(model["observation"]).to_json()
+    for before, now in ((record.cell.to_json(), cell.to_json()), (model, cell_config(cell).model.to_json())):
         if difference := _difference(before, now):
             what = "{} {}, not {}".format(*difference)
             raise RecordError(f"{path} is of another experiment ({what}): use another --records folder or move it away")

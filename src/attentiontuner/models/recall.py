@@ -120,7 +120,7 @@ class RecallConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `models.model_config_from_json` reads back."""
-        return {"architecture": "recall", **asdict(self)}
+        return {"architecture": "recall", **asdict(self), "observation": self.observation.to_json()}
 
 
 # --- the head that recalls -------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class TransformerConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `models.model_config_from_json` reads back."""
-        return {"architecture": "transformer", **asdict(self)}
+        return {"architecture": "transformer", **asdict(self), "observation": self.observation.to_json()}
 
 
 class Output(NamedTuple):
