@@ -23,7 +23,8 @@ class LossTerms:
 
     Attributes:
         imitation: mean negative log-likelihood of the expert's actions over all steps.
-        memory: Equation 4 over the annotated episodes, averaged over the supervised heads; 0 without any.
+        memory: Equation 4 over the annotated episodes, averaged over the supervised heads, or `recall_loss`; 0 without
+            any.
         total: imitation + memory_weight · memory.
         correct: number of steps at which the expert's action is the likeliest.
         steps: number of steps in this batch (in this process).
@@ -65,8 +66,8 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
     `count`: Σ_q [exp(LSE_q) - Σ_p m_qp · s_qp], whose gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp.
     `rows`: cross-entropy of each row's weights beside a null key, with multiplicities and one for the null key.
     `binary`: the paper's cross-entropy of the weights with the pairs, multiplicities aside.
-    All have what scores were cut off by added, and are divided by the number of things recalled: a task whose steps
-    recall much would otherwise drown the imitation loss.
+    All have what scores were cut off by added, and are divided by the number of things that as many annotated episodes
+    recall on average: a task whose steps recall much would otherwise drown the imitation loss.
     """
     wanted, scores = batch.recalled(), recalled.scores
     token = torch.arange(batch.longest, device=scores.device)

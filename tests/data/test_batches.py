@@ -1,5 +1,7 @@
 """Packed batches: the same numbers as a padded batch, whatever the order, the fillers and the number of processes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -105,3 +107,15 @@ def test_epoch_batches_are_a_shuffle_fixed_by_seed_and_epoch():
     np.testing.assert_array_equal(np.concatenate(batches), again)
     assert not np.array_equal(again, np.concatenate(epoch_batches(10, 4, seed=3, epoch=3)))
     assert not np.array_equal(again, np.concatenate(epoch_batches(10, 4, seed=4, epoch=2)))
+
+
+def test_a_batch_without_pairs_is_divided_by_what_as_many_episodes_recall_on_average():
+    packed = packed_demos(GRID, [4, 6, 3, 5], 4)
+    packed.pairs[:, 3] = 4
+    packed = replace(packed, pairs=packed.pairs[packed.pairs[:, 0] < 2])  # episodes 2 and 3 recall nothing
+    things = packed.pairs[:, 3].sum()
+    data = DemoData(packed, attend_self=False)
+    assert [data.batch(np.array(rows)).totals[2] for rows in ([0, 1, 2, 3], [2, 3])] == [things, things // 2]
+    halves = [replace(packed, annotated=np.array([True, True, False, False])), replace(packed, pairs=packed.pairs[:0])]
+    assert [DemoData(half).batch(np.array([2, 3])).totals[2] for half in halves] == [1, 1]
+    assert DemoData(packed, things=7.5).batch(np.array([1, 2])).totals[2] == 15

@@ -36,15 +36,9 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
             maps[f"{layer + 1}:{head + 1}"] = encode_map(weights / weights.sum(1, keepdims=True), 80)
     expert = np.zeros((2 * steps, 2 * steps))
     expert[20::8, 2] = 1
-    model = json.loads(json.dumps(cell_config(cell).model.to_json()))
     return Record(
         cell=cell,
-        config={
-            "task": cell.task,
-            "method": cell.method,
-            "seed": cell.seed,
-            "model": model,
-        },
+        config=json.loads(json.dumps(cell_config(cell).to_json())),
         revision="0123456789ab",
         versions={"python": "3.11"},
         device="CPU, 1 thread",

@@ -95,6 +95,11 @@ def test_names_are_unique_and_cells_survive_json():
     assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
 
 
+def test_the_demo_is_of_counting_alone():
+    assert {cell.task for cell in expand(get_recipe("table1"), "demo")} == {"counting"}
+    assert {cell.task for cell in expand(get_recipe("table1"), "small")} == set(paper.TASK_ORDER)
+
+
 def test_only_and_seeds():
     cells = expand(get_recipe("table1"), only=["hallway", "ordering", "vanilla"], seeds=[2, 7])
     assert {(cell.task, cell.method) for cell in cells} == {("hallway", "vanilla"), ("ordering", "vanilla")}

@@ -1,6 +1,8 @@
 """The report: figures, Markdown and the page that stands alone."""
 
+import json
 import re
+import shutil
 
 import pytest
 from PIL import Image
@@ -102,8 +104,8 @@ def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
 def test_the_readme_block_is_replaced_and_nothing_else(records, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(f"# Top\n\n{RESULTS_BEGIN}\nold\n{RESULTS_END}\n\nBottom\n")
-    for _ in range(2):
-        replace_results(readme, records, "smoke")
+    for scale in ("smoke", None):  # the largest there is
+        replace_results(readme, records, scale)
         text = readme.read_text()
         assert text.startswith(f"# Top\n\n{RESULTS_BEGIN}\n| Task |")
         assert text.endswith(f"{RESULTS_END}\n\nBottom\n")
@@ -111,6 +113,21 @@ def test_the_readme_block_is_replaced_and_nothing_else(records, tmp_path):
     readme.write_text("no markers")
     with pytest.raises(UserError, match="results:begin"):
         replace_results(readme, records)
+
+
+def test_records_of_other_experiments_are_left_out_and_named(tmp_path, capsys):
+    write_all(tmp_path, ["table1"], "smoke", keep=lambda cell: cell.task == "hallway")
+    changed, copied = sorted(tmp_path.glob("*/*.json"))
+    value = json.loads(changed.read_text())
+    value["config"]["model"]["layers"] = 7
+    changed.write_text(json.dumps(value))
+    shutil.copy(copied, copied.with_name(copied.name.replace("hallway", "ordering")))
+    build_report(tmp_path, tmp_path / "out", experts=False)
+    assert "1 record at" in (tmp_path / "out" / "README.md").read_text()
+    wrong_name, other = sorted(capsys.readouterr().err.strip().splitlines(), key=len)
+    assert "is of another experiment (model.layers 7, not 3)" in wrong_name + other
+    assert "ordering--vanilla" in wrong_name + other
+    assert "is the record of table1-smoke/hallway--vanilla--standard--seed1" in wrong_name + other
 
 
 def test_command_errors_are_one_line(tmp_path, capsys):

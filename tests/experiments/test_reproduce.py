@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,16 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from attentiontuner.cli import main
 from attentiontuner.experiments.cells import expand
-from attentiontuner.experiments.datasets import dataset_path
+from attentiontuner.experiments.datasets import dataset, dataset_path
 from attentiontuner.experiments.jobs import Outcome, kept_run, work_folder
 from attentiontuner.experiments.recipes import RECIPES, get_recipe
 from attentiontuner.experiments.records import finished, read_records, record_path
 from attentiontuner.experiments.report import build_report
 from attentiontuner.experiments.reproduce import Plan
 from attentiontuner.experiments.reproduce import reproduce as run
+from attentiontuner.experiments.runner import limit_threads
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -73,6 +76,65 @@ def test_a_finished_recipe_does_nothing_and_a_dry_run_says_so(everything, capsys
     assert len(lines) == 8
     assert all(line.endswith("there") for line in lines[1:])
     assert before == {path: path.stat().st_mtime_ns for path in everything.glob("*/*.json")}
+
+
+def test_a_dry_run_tells_usable_records_from_others(everything, tmp_path, capsys):
+    cells = expand(get_recipe("table1"), "smoke", only=["hallway", "ordering", "counting", "vanilla"])
+    good, other, cut = (record_path(tmp_path, cell) for cell in cells)
+    good.parent.mkdir(parents=True)
+    for path, cell in zip((good, other, cut), cells, strict=True):
+        path.write_bytes(record_path(everything, cell).read_bytes())
+    other.write_text(other.read_text().replace('"dropout": 0.1', '"dropout": 0.2'))
+    cut.write_bytes(cut.read_bytes()[:-50])
+    words = ["--only", "hallway,ordering,counting,mystery-path,vanilla"]
+    assert reproduce(tmp_path, "table1", "--dry-run", *words) == 0
+    states = [line.split("  ")[-1] for line in capsys.readouterr().out.strip().splitlines()[1:]]
+    assert sorted(states) == ["damaged", "of another experiment", "there", "to do"]
+    assert cut.exists()
+    assert reproduce(tmp_path, "table1", *words) == 2
+    assert "ordering--vanilla--standard--seed1.json is of another experiment (model.dropout 0.2, not 0.1)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_data_set_that_was_deleted_is_collected_again(everything, tmp_path):
+    cell = expand(get_recipe("recall"), "smoke", only=["counting", "recall"])[0]
+
+    def again():
+        store, _ = dataset(tmp_path, cell.task, cell.settings, cell.demos, 0)
+        store.verify()
+        return (store.path / "manifest.json").stat().st_mtime_ns
+
+    first = again()
+    assert again() == first
+    path = dataset_path(tmp_path, cell.task, cell.settings, cell.demos, 0)
+    next((path / "shards").iterdir()).unlink()
+    again()
+    path.with_name(f"{path.name}.json").write_text("{")
+    again()
+    shutil.rmtree(path)
+    assert again() != first
+
+
+@pytest.mark.parametrize("option", ["--records", "--data"])
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys, option):
+    (tmp_path / "file").write_text("")
+    words = ["--scale", "smoke", "--only", "hallway,vanilla", option, str(tmp_path / "file" / "folder")]
+    if option == "--data":
+        words += ["--records", str(tmp_path / "records")]
+    assert main(["reproduce", "table1", *words]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("attentiontuner: cannot make the folder")
+
+
+def test_a_cell_uses_no_more_threads_than_it_may(monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        for said, threads in (("1", 1), ("7", 2), ("", 2), ("many", 2), ("0", 2)):
+            monkeypatch.setenv("OMP_NUM_THREADS", said)
+            limit_threads(2)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_report_of_everything(everything, tmp_path):
@@ -173,6 +235,8 @@ def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tm
         (["table1", "--jobs", "0"], "--jobs 0"),
         (["table1", "--executor", "slurm"], "--executor slurm"),
         (["table1", "--seeds", "x"], "--seeds x"),
+        (["table1", "--seeds", "5-1"], "--seeds 5-1: that is none"),
+        (["placement", "--scale", "demo"], "recipe 'placement' at scale 'demo' has no cell"),
     ],
 )
 def test_bad_words_are_one_line(tmp_path, capsys, words, message):

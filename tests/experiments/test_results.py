@@ -1,12 +1,13 @@
 """The records of this repository: `reproduce` goes on from them."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from attentiontuner.experiments.cells import expand
+from attentiontuner.experiments.cells import all_cells, expand
 from attentiontuner.experiments.recipes import RECIPES
-from attentiontuner.experiments.records import finished, read_records, record_path, write_record
+from attentiontuner.experiments.records import RecordError, finished, read_records, record_path, write_record
 from tests.experiments.made import make_record
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -16,9 +17,8 @@ def test_every_record_is_of_an_experiment_that_a_recipe_still_has():
     cells = {
         record_path(RESULTS, cell): cell
         for recipe in RECIPES.values()
-        if recipe.columns
         for scale in ("paper", "demo")
-        for cell in expand(recipe, scale)
+        for cell in all_cells(recipe, scale)
     }
     paths = sorted(RESULTS.glob("*/*.json"))
     assert len(paths) == len(read_records(RESULTS)) > 0
@@ -33,3 +33,37 @@ def test_one_observation_may_be_written_in_two_ways(tmp_path, written):
     record.config["model"]["observation"] |= written
     write_record(tmp_path, record)
     assert finished(tmp_path, cell) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (lambda config: config.pop("clip"), "clip 0.0, not 1.0"),  # as if from before there was clipping
+        (lambda config: config.update(learning_rate=0.5), "learning_rate 0.5, not 0.001"),
+        (lambda config: config["model"].update(forgotten=1), "forgotten 1, not None"),
+        (lambda config: config["model"].pop("rarity"), "rarity None, not True"),
+        (lambda config: config.update(precision="bfloat16", memory_limit=5, heatmap_epochs=[3]), ""),
+        (lambda config: config.pop("noise_p"), ""),  # its default is what it has to be
+    ],
+)
+def test_a_record_counts_only_if_the_whole_recipe_is_the_same(tmp_path, change, refused):
+    cell = expand(RECIPES["recall"], "smoke", only=["hallway", "recall"])[0]
+    record = make_record(cell, 1.0)
+    change(record.config)
+    write_record(tmp_path, record)
+    if not refused:
+        assert finished(tmp_path, cell) is not None
+        return
+    with pytest.raises(RecordError, match=refused):
+        finished(tmp_path, cell)
+
+
+@pytest.mark.parametrize("observation", [{}, None, {"kind": "grid", "shape": [7, 7, 3], "symbols": [11]}])
+def test_a_record_whose_observation_makes_no_sense_is_set_aside(tmp_path, capsys, observation):
+    cell = expand(RECIPES["recall"], "smoke", only=["hallway", "recall"])[0]
+    path = write_record(tmp_path, make_record(cell, 1.0))
+    value = json.loads(path.read_text())
+    value["config"]["model"]["observation"] = observation
+    path.write_text(json.dumps(value))
+    assert finished(tmp_path, cell) is None
+    assert "set aside" in capsys.readouterr().err

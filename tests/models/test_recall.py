@@ -24,8 +24,8 @@ def small(observation, **options):
         for gate in (recall.asks, recall.offers, *([recall.when] if recall.when else [])):
             gate.weight.normal_()
     packed = packed_demos(observation, LENGTHS, 4)
-    share = np.bincount(packed.frame_index, minlength=len(packed.frames)) / len(packed.frame_index)
-    model.fit(torch.from_numpy(packed.frames), share)
+    seen = np.bincount(packed.frame_index, minlength=len(packed.frames))
+    model.fit([(packed.frames, seen)], len(packed.frames))
     return model, packed
 
 
@@ -241,13 +241,13 @@ def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out(
     size = VECTOR.shape[0]
     frames = np.stack([np.full(size, value, np.float32) for value in (1, 3)])
     frames[:, 0] = 5
-    vectors.fit(torch.from_numpy(frames), np.array([0.25, 0.75]))
+    vectors.fit([(frames, np.array([1, 3]))], 2)
     torch.testing.assert_close(vectors.mean, torch.tensor([5.0, *[2.5] * (size - 1)]))
     torch.testing.assert_close(vectors.scale, torch.tensor([0.0, *[1 / 0.75**0.5] * (size - 1)]))
     images = DenseCells(IMAGE, 16, 8)
     width, height, channels = IMAGE.shape
-    black_and_white = torch.stack([torch.zeros(IMAGE.shape), torch.full(IMAGE.shape, 255)]).byte()
-    images.fit(black_and_white, np.array([0.5, 0.5]))
+    black, white = (np.full((1, *IMAGE.shape), value, np.uint8) for value in (0, 255))
+    images.fit([(black, np.array([5])), (white, np.array([5]))], 2)
     torch.testing.assert_close(images.mean, torch.full((channels, width, height), 0.5))
     torch.testing.assert_close(images.scale, torch.full((channels,), 2.0))
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.errors import UserError
+from attentiontuner.models import build_model
 from attentiontuner.training.source import Source, frame_bytes, split_episodes, training_labels
 from tests.training.toys import toy_config, toy_store
 
@@ -92,6 +94,32 @@ def test_a_streamed_batch_is_the_batch_of_those_episodes(tmp_path: Path) -> None
             assert torch.equal(mine.observations[mine.frame], same.observations[same.frame])
             for name in ("actions", "time", "slot", "lengths", "annotated", "ones", "totals"):
                 assert torch.equal(getattr(mine, name), getattr(same, name)), name
+
+
+@pytest.mark.parametrize("kind", ["grid", "image", "vector"])
+def test_a_streamed_run_standardises_with_all_pools(tmp_path: Path, kind: str) -> None:
+    store = toy_store(tmp_path, kind, episodes=20, shard_episodes=2, frames=20)
+    fitted = []
+    for limit in (None, 1):
+        config = toy_config(kind, "recall", memory_limit=limit)
+        source = Source(store, np.arange(20), config, CPU)
+        torch.manual_seed(0)
+        fitted.append(build_model(config.model))
+        fitted[-1].fit(source.observed(), source.frames())
+    whole, streamed = (model.state_dict() for model in fitted)
+    for name, value in whole.items():
+        torch.testing.assert_close(streamed[name], value, msg=name)
+    assert whole["observation_embedding.mean"].ne(0).any()
+
+
+def test_a_step_cannot_recall_more_of_another_than_a_recall_head_counts(tmp_path: Path) -> None:
+    store = toy_store(tmp_path)
+    write_annotation(store.path, "expert", 3, Annotation([(0, 2, 54)]))
+    training_labels(store, np.arange(6), toy_config(method="recall"))
+    write_annotation(store.path, "expert", 3, Annotation([(0, 2, 55)]))
+    training_labels(store, np.arange(6), toy_config())
+    with pytest.raises(UserError, match=r"episode 3, annotator 'expert': pair \(0, 2\) counts 55 times.*up to 54"):
+        training_labels(store, np.arange(6), toy_config(method="recall"))
 
 
 def test_pools_mix_shards_and_stay_within_the_limit(tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.errors import UserError
 from attentiontuner.training.checkpoint import load_model, load_state
 from attentiontuner.training.log import read_metrics
-from attentiontuner.training.trainer import train
+from attentiontuner.training.trainer import _test_data, train
 from tests.training.toys import toy_config, toy_store, without_times
 
 
@@ -182,3 +184,16 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
 
 def _weights(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
+
+
+def test_where_the_test_demonstrations_lack_the_annotator_nobody_elses_pairs_are_drawn(tmp_path: Path) -> None:
+    store, test = toy_store(tmp_path / "data"), toy_store(tmp_path / "test", episodes=6)
+    for episode in range(len(store)):
+        write_annotation(store.path, "alice", episode, Annotation([(0, 2)]))
+    config = toy_config(epochs=1, annotator="alice", heatmap_epochs=(1,))
+    train(config, store, tmp_path / "run", test_data=test, device="cpu")
+    drawn = _test_data(test, np.arange(6), config, torch.device("cpu"))
+    assert len(drawn.packed.pairs) == 0
+    assert not drawn.annotated.any()
+    own = _test_data(store, np.arange(6), config, torch.device("cpu"))
+    assert own.packed.pairs[:, 1:].tolist() == [[0, 2, 1]] * 6

@@ -32,5 +32,5 @@ def report(
         raise UserError(f"--readme {readme}: there is no such file")
     page = build_report(records, out or records, films, scale=scale or None, times=studio_times(times))
     if readme is not None:
-        replace_results(readme, records, scale or "paper")
+        replace_results(readme, records, scale or None)
     print(page)

@@ -76,7 +76,7 @@ def train(
         d_model: width of the network; 512 if not given, 128 for recall.
         layers: layers of the network; 4 if not given; for recall 4 with images, else 2.
         model_heads: attention heads per layer; 2 if not given.
-        feedforward: width of the feed-forward networks; four times d_model if not given (2048 and 512).
+        feedforward: width of the feed-forward networks; 2048 if not given, 512 for recall.
         dropout: share of dropped activations; 0.1 if not given.
         embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
         positions: steps of a recall network do not know their number, so that it works in longer worlds than it saw.

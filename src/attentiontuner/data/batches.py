@@ -9,7 +9,7 @@ steps beyond the real ones have the slot B·T, one past the end.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ class Batch:
         ones: `[K]` flat places of the ones of E in `[heads, B, n, n]`; one past the end for fillers.
         multiplicity: `[K]` float32: how often each of the ones counts.
         totals: `[3]` float32: what sums are divided by in the whole batch (over all processes): the steps, the entries
-            of E of annotated episodes, and the things they recall (pairs times multiplicity).
+            of E of annotated episodes, and the things (pairs times multiplicity) that as many recall on average.
         rows, longest: B and T.
     """
 
@@ -114,6 +114,8 @@ class DemoData:
         attend_self: whether E has ones on the diagonal of the observations.
         heads: number of supervised heads.
         split_pairs: give each supervised head its own stretch of every row instead of all of it.
+        things: how many things (pairs times multiplicity) an annotated episode recalls on average, where these are only
+            some of the episodes of a data set.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class DemoData:
         attend_self: bool = True,
         heads: int = 1,
         split_pairs: bool = False,
+        things: float | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.frames = torch.from_numpy(np.ascontiguousarray(packed.frames)).to(self.device)
@@ -140,6 +143,7 @@ class DemoData:
         self._starts = self._on_device(np.append(self.starts, 0))
         self._annotated = self._on_device(np.append(self.annotated, False))
         self._list_ones(attend_self, split_pairs)
+        self._things = mean_things(packed.annotated, packed.pairs) if things is None else things
         self.share_frames = self._distinct_share() <= WORTH_SHARING
 
     def __len__(self) -> int:
@@ -150,9 +154,8 @@ class DemoData:
         return torch.from_numpy(values.astype(np.int64)).to(self.device)
 
     def _list_ones(self, attend_self: bool, split_pairs: bool) -> None:
-        """The ones of every episode's E as (head, row token, column token), episode after episode."""
+        """The ones of every episode's E as (head, row token, column token, multiplicity), episode after episode."""
         episode, p, q, multiplicity = (self.packed.pairs[:, column].astype(np.int64) for column in range(4))
-        self._things = np.bincount(episode, weights=multiplicity, minlength=len(self)).astype(np.int64)
         if attend_self:
             annotated_rows = np.flatnonzero(self.annotated)
             own = np.repeat(annotated_rows, self.lengths[annotated_rows])
@@ -193,7 +196,7 @@ class DemoData:
         """
         entries = (TOKENS_PER_STEP * self.lengths[rows]) ** 2
         annotated = self.annotated[rows]
-        counted = [entries[annotated].sum(), self._things[rows][annotated].sum()]
+        counted = [entries[annotated].sum(), round(self._things * annotated.sum())]
         totals = np.array([self.lengths[rows].sum(), *(max(count, 1) for count in counted)])
         rows = rows[share]
         distinct, frame = self._distinct(rows) if self.share_frames else (rows[:0], rows[:0])
@@ -246,6 +249,11 @@ class DemoData:
         """The batch of the episodes `rows`, on the device, exactly as large as it is."""
         numbers, sizes = self.numbers(np.asarray(rows, np.int64), share)
         return self.assemble(torch.from_numpy(numbers).to(self.device), sizes)
+
+
+def mean_things(annotated: NDArray[np.bool_], pairs: NDArray[np.integer[Any]]) -> float:
+    """How many things an annotated episode recalls on average: `[N]` bool, and `[K, 4]` pairs with multiplicities."""
+    return float(pairs[:, 3].sum() / max(annotated.sum(), 1))
 
 
 def epoch_batches(episodes: int, batch_size: int, seed: int, epoch: int) -> list[Integers]:

@@ -171,6 +171,10 @@ class DemoStore:
             "seconds": round(sum(annotation.seconds for annotation in found), 3),
         }
 
+    def missing_files(self) -> list[Path]:
+        """The shards that are not there, though the manifest names them."""
+        return [path for path in map(self._shard_path, self._shards) if not path.exists()]
+
     def _shard_path(self, entry: ShardEntry) -> Path:
         return self.path / SHARDS / shard_name(entry.index)
 

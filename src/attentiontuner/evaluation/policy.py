@@ -44,7 +44,8 @@ class ModelPolicy:
         model: has `config`, `start` and `step`, see `models`. It is put into evaluation mode.
         max_steps: the longest episode the cache has room for.
         watch: heads whose attention is kept: after `act`, `weights[head]` is `[n, max_steps]`, the weight of each
-            observation so far (what is missing to 1 lies on the actions).
+            observation so far (what is missing to 1 lies on the actions; for a recall network the number of things
+            recalled there).
         task: name of the task it was trained on, "" if unknown.
     """
 

@@ -48,7 +48,7 @@ class RecordedEpisode:
         """The weight from which on a head counts as attending at `step`.
 
         Weights add up to 1: where the expert recalls k steps, a head that shares its weight between them and
-        the present gives each 1 / (k + 1). Half of that is enough.
+        the present gives each 1 / (k + 1). Half of that is enough. (Of a recall head the weight is what it counts.)
         """
         return min(ATTENDED, 0.5 / (1 + len(self.expert_recalls(step))))
 

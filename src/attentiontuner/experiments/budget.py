@@ -40,6 +40,8 @@ def parse_seeds(text: str) -> list[int]:
         if match is None:
             raise UserError(f"--seeds {text}: write seeds such as 1-5 or 1,3,7")
         seeds.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if text and not seeds:
+        raise UserError(f"--seeds {text}: that is none; write seeds such as 1-5 or 1,3,7")
     return seeds
 
 

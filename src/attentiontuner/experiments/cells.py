@@ -121,7 +121,7 @@ def expand(recipe: Recipe, scale: str = "paper", only: Sequence[str] = (), seeds
 
     `only` names tasks, methods and conditions: a cell stays if it fits each of these kinds that is named at all.
     """
-    cells = {(cell.folder, cell.name): cell for cell in _cells(recipe, scale)}.values()
+    cells = {(cell.folder, cell.name): cell for cell in all_cells(recipe, scale)}.values()
     chosen: dict[str, set[str]] = {}
     for word in only:
         kinds = [kind for kind in ("task", "method", "condition") if any(getattr(cell, kind) == word for cell in cells)]
@@ -135,14 +135,18 @@ def expand(recipe: Recipe, scale: str = "paper", only: Sequence[str] = (), seeds
         if all(getattr(cell, kind) in words for kind, words in chosen.items()) and (not seeds or cell.seed in seeds)
     ]
     if not kept:
-        raise UserError(f"recipe {recipe.name!r} at scale {scale!r} has no cell with these --only and --seeds")
+        chosen_by = " with these --only and --seeds" if only or seeds else ""
+        raise UserError(f"recipe {recipe.name!r} at scale {scale!r} has no cell{chosen_by}")
     return sorted(kept, key=lambda cell: (_stage(recipe, cell), cell.seed))
 
 
-def _cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
+def all_cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
+    """The cells of a recipe as its table has them; one that two columns share comes twice."""
     for name in recipe.includes:
-        yield from _cells(RECIPES[name], scale)
+        yield from all_cells(RECIPES[name], scale)
     for task in sorted(recipe.tasks, key=_running_order):
+        if not get_scale(scale).has(task):
+            continue
         for column in recipe.columns:
             for seed in planned_seeds(recipe, task, column.method, get_scale(scale)):
                 yield make_cell(task, column, seed, scale)

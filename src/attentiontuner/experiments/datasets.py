@@ -10,7 +10,7 @@ from typing import Any
 from attentiontuner.demos import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.experts.collect import collect
-from attentiontuner.files import locked, read_json, write_json
+from attentiontuner.files import locked, make_folder, read_json, write_json
 from attentiontuner.tasks import get_task
 from attentiontuner.wording import counted
 
@@ -27,20 +27,31 @@ def dataset(
 ) -> tuple[DemoStore, float]:
     """The data set, collected now unless it is there, and the seconds its collection took.
 
-    Processes that want the same one wait for the first; an interrupted collection goes on.
+    Processes that want the same one wait for the first; an interrupted collection goes on, and what somebody deleted is
+    collected again.
     """
     path = dataset_path(cache, task, settings, demos, seed)
     note = path.with_name(f"{path.name}.json")
-    cache.mkdir(parents=True, exist_ok=True)
+    make_folder(cache)
     with locked(path.with_name(f".{path.name}.lock")):
-        if not note.exists():
+        seconds = _collected_in(note, path)
+        if seconds is None:
             started = time.monotonic()
             collect(get_task(task, settings), demos, seed, path, workers=workers)
-            write_json(note, {"seconds": round(time.monotonic() - started, 3)})
-        seconds = float(read_json(note)["seconds"])
+            seconds = round(time.monotonic() - started, 3)
+            write_json(note, {"seconds": seconds})
     store = DemoStore.open(path)
     if len(store) != demos:
         raise UserError(
             f"{path} holds {len(store)} of {counted(demos, 'demonstration')}: delete it, and it is collected again"
         )
     return store, seconds
+
+
+def _collected_in(note: Path, path: Path) -> float | None:
+    """The seconds a finished collection took; None where it is not finished, or not there any more."""
+    try:
+        seconds = float(read_json(note)["seconds"])
+        return None if DemoStore.open(path).missing_files() else seconds
+    except (OSError, UserError, KeyError, TypeError, ValueError):
+        return None

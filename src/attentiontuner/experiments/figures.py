@@ -189,10 +189,14 @@ def success_rows(table: Table) -> Figure | None:
 
 def success_by_task(table: Table) -> Figure | None:
     """Bars of every column beside each other, task by task, with 90 % intervals; diamonds are the paper's numbers."""
-    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
-    if not tasks:
+    if not table.has_results:
         return None
     columns, paper = table.recipe.columns, _with_paper(table)
+    tasks = [
+        task
+        for task, row in table.rows.items()
+        if any(entry.values or (paper and entry.published) for entry in row.values())
+    ]
     figure = Figure(figsize=(1.6 * len(tasks) + 1.6, 3.9), layout="constrained")
     axis = figure.subplots()
     for number, task in enumerate(tasks):

@@ -280,7 +280,7 @@ RECIPES: dict[str, Recipe] = {
             "recall-depth",
             "Recall heads with images and fewer layers (not in the paper)",
             ("mystery-path", "searing-spotlights"),
-            (_without("2 layers", "two-layers", {"layers": 2}), replace(RECALL, title="4 layers")),
+            (_without("2 layers", "two-layers", {"layers": 2}), RECALL),
         ),
         Recipe(
             "modulus",

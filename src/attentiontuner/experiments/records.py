@@ -12,7 +12,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from attentiontuner.evaluation.metrics import wilson_interval
 from attentiontuner.experiments.cells import Cell, cell_config, longer_length
 from attentiontuner.files import write_text
 from attentiontuner.observations import ObservationSpec
+from attentiontuner.training.config import CHANGEABLE, TrainConfig, first_difference
 from attentiontuner.wording import counted
 
 SCHEMA = 1
@@ -42,8 +43,9 @@ CURVES = (
 )
 CURVE_DIGITS = 5
 
-RESULT_NEUTRAL = frozenset({"test_demos"})
-"""Parts of a cell that change what is drawn of it, not its result: it is the same experiment with others."""
+RESULT_NEUTRAL = frozenset({"test_demos", "heatmap_epochs", "precision", "memory_limit"}) | CHANGEABLE
+"""Parts of a cell and its configuration that change what is drawn of it, or where and how fast it is computed, not what
+is: it is the same experiment with others."""
 
 
 class RecordError(UserError):
@@ -124,11 +126,17 @@ class Record:
             record._check()
         except RecordError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, UserError) as error:
             raise RecordError(f"{type(error).__name__}: {error}") from error
         return record
 
+    @property
+    def observation(self) -> ObservationSpec:
+        """What the network reads."""
+        return ObservationSpec.from_json(self.config["model"]["observation"])
+
     def _check(self) -> None:
+        _ = self.observation
         for result in (self.evaluation, *self.longer.values()):
             outcome, lengths = result["success"], result["lengths"]
             if len(outcome) != result["episodes"] or set(outcome) - {"0", "1"} or len(lengths) != len(outcome):
@@ -190,14 +198,38 @@ def finished(records: Path, cell: Cell) -> Record | None:
         aside = set_aside(path)
         print(f"attentiontuner: {error}; set aside as {aside.name}, the cell runs again", file=sys.stderr)
         return None
-    model = dict(record.config.get("model", {}))
-    if "observation" in model:  # the same observation can be written in two ways
-        model["observation"] = ObservationSpec.from_json(model["observation"]).to_json()
-    for before, now in ((record.cell.to_json(), cell.to_json()), (model, cell_config(cell).model.to_json())):
-        if difference := _difference(before, now):
-            what = "{} {}, not {}".format(*difference)
-            raise RecordError(f"{path} is of another experiment ({what}): use another --records folder or move it away")
+    if difference := difference_from(record, cell):
+        raise RecordError(
+            f"{path} is of another experiment ({difference}): use another --records folder or move it away"
+        )
     return record
+
+
+def difference_from(record: Record, cell: Cell) -> str:
+    """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is."""
+    model = {**record.config["model"], "observation": record.observation.to_json()}  # it can be written in two ways
+    before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": model}
+    now = {"cell": cell.to_json(), **cell_config(cell).to_json()}
+    difference = first_difference(_decisive(before), _decisive(now))
+    return "" if difference is None else "{} {}, not {}".format(*difference)
+
+
+def _decisive(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what changes no result."""
+    return {
+        name: _decisive(part) if name == "cell" else part for name, part in value.items() if name not in RESULT_NEUTRAL
+    }
+
+
+def state_of(records: Path, cell: Cell) -> str:
+    """In a word or two what there is of `cell`; nothing is moved or changed."""
+    path = record_path(records, cell)
+    if not path.exists():
+        return "to do"
+    try:
+        return "of another experiment" if difference_from(read_record(path), cell) else "there"
+    except RecordError:
+        return "damaged"
 
 
 def set_aside(path: Path) -> Path:
@@ -215,18 +247,17 @@ def read_records(folder: Path) -> list[Record]:
     found = []
     for path in sorted(folder.glob("*/*--seed*.json")):
         try:
-            found.append(read_record(path))
+            record = read_record(path)
+            if record_path(folder, record.cell) != path:
+                raise RecordError(f"{path} is the record of {record.cell.folder}/{record.cell.name}: give it that name")
+            found.append(record)
         except RecordError as error:
             print(f"attentiontuner: left out: {error}", file=sys.stderr)
     return found
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    before, after = json.loads(json.dumps(old)), json.loads(json.dumps(new))
-    for name in after:
-        if name not in RESULT_NEUTRAL and before.get(name) != after[name]:
-            return name, before.get(name), after[name]
-    return None
+_DEFAULTS = {item.name: item.default for item in fields(TrainConfig) if item.default is not MISSING}
+"""What a record means that is older than a field of the configuration."""
 
 
 def _percent(evaluation: Mapping[str, Any]) -> float:

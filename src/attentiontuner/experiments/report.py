@@ -8,6 +8,7 @@ OUT/index.html         everything in one file; loads nothing from elsewhere
 import base64
 import html
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 
 from attentiontuner.errors import UserError
 from attentiontuner.experiments import paper
+from attentiontuner.experiments.cells import all_cells
 from attentiontuner.experiments.figures import (
     learning_curves,
     longer_lines,
@@ -29,7 +31,7 @@ from attentiontuner.experiments.heatmaps import expert_heatmaps, expert_matrices
 from attentiontuner.experiments.page import page
 from attentiontuner.experiments.paper import HumanTime
 from attentiontuner.experiments.recipes import METHODS, RECIPES
-from attentiontuner.experiments.records import Record, read_records
+from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
 from attentiontuner.experiments.scales import SCALES
 from attentiontuner.experiments.tables import (
     MANY_COLUMNS,
@@ -85,7 +87,7 @@ def build_report(
         introduction: a paragraph above everything.
         experts: draw the experts' matrices, for which an episode of each task is played now.
     """
-    every = read_records(records_dir)
+    every = _usable_records(records_dir)
     scale = scale or largest_scale(every)
     records = [record for record in every if record.cell.scale == scale]
     if not records:
@@ -113,15 +115,40 @@ def largest_scale(records: Sequence[Record]) -> str:
     return next((name for name in reversed(SCALES) if name in there), "paper")
 
 
-def replace_results(readme: Path, records_dir: Path, scale: str = "paper") -> None:
-    """Put the result table between the two marker lines of a README; nothing else in it changes."""
+def replace_results(readme: Path, records_dir: Path, scale: str | None = None) -> None:
+    """Put the result table between the two marker lines of a README; nothing else in it changes.
+
+    It is that of the largest scale there is where none is given.
+    """
     text = readme.read_text(encoding="utf-8")
     if text.count(RESULTS_BEGIN) != 1 or text.count(RESULTS_END) != 1:
         raise UserError(f"{readme} needs one line {RESULTS_BEGIN} and one line {RESULTS_END} around the result table")
     before, rest = text.split(RESULTS_BEGIN)
     after = rest.split(RESULTS_END)[-1]
-    table = readme_table(read_records(records_dir), scale)
+    records = _usable_records(records_dir)
+    table = readme_table(records, scale or largest_scale(records))
     write_text(readme, f"{before}{RESULTS_BEGIN}\n{table}{RESULTS_END}{after}")
+
+
+def _usable_records(folder: Path) -> list[Record]:
+    """The records in `folder`, without those of other experiments than the recipes have under their names."""
+    every = read_records(folder)
+    cells = {
+        (cell.folder, cell.name): cell
+        for recipe in RECIPES.values()
+        for scale in {record.cell.scale for record in every}
+        for cell in all_cells(recipe, scale)
+    }
+    usable = []
+    for record in every:
+        cell = cells.get((record.cell.folder, record.cell.name))
+        difference = "" if cell is None else difference_from(record, cell)
+        if difference:
+            path = record_path(folder, record.cell)
+            print(f"attentiontuner: left out: {path} is of another experiment ({difference})", file=sys.stderr)
+        else:
+            usable.append(record)
+    return usable
 
 
 # --- sections --------------------------------------------------------------------------------------------------------

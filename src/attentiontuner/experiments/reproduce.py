@@ -1,6 +1,5 @@
 """A recipe from the command to its records: which cells are missing, which fit the time left, and running them."""
 
-import os
 import signal
 import sys
 import threading
@@ -12,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from attentiontuner.cores import usable_cores
 from attentiontuner.errors import UserError
 from attentiontuner.experiments.budget import SPARE_SECONDS, Speeds
 from attentiontuner.experiments.cells import Cell, expand
 from attentiontuner.experiments.datasets import dataset_path
 from attentiontuner.experiments.jobs import Job, Outcome, work_folder
 from attentiontuner.experiments.recipes import get_recipe
-from attentiontuner.experiments.records import RecordError, finished, read_record, read_records, record_path
+from attentiontuner.experiments.records import RecordError, finished, read_record, read_records, record_path, state_of
+from attentiontuner.files import make_folder
 from attentiontuner.training.log import read_metrics
 from attentiontuner.wording import counted
 
@@ -88,8 +89,8 @@ def dry_run(plan: Plan) -> str:
     """The cells as a table: what would run, with which sizes, and what is there already."""
     lines = [f"{'cell':<64}{'demos':>8}{'epochs':>8}{'episodes':>10}  state"]
     for cell in plan.cells:
-        state = "there" if record_path(plan.records, cell).exists() else "to do"
-        lines.append(f"{cell.folder + '/' + cell.name:<64}{cell.demos:>8}{cell.epochs:>8}{cell.episodes:>10}  {state}")
+        sizes = f"{cell.demos:>8}{cell.epochs:>8}{cell.episodes:>10}"
+        lines.append(f"{cell.folder + '/' + cell.name:<64}{sizes}  {state_of(plan.records, cell)}")
     return "\n".join(lines)
 
 
@@ -102,6 +103,8 @@ def reproduce(plan: Plan) -> int:
     print(f"{cells}: {there} with a record, {len(todo)} to run", file=sys.stderr, flush=True)
     if not todo:
         return 0
+    for folder in (plan.records, plan.data):
+        make_folder(folder)
     campaign = Campaign(plan, len(todo), None if plan.budget is None else started + plan.budget)
     with _termination_as_interrupt():
         if plan.executor == "ray":
@@ -144,8 +147,7 @@ class Campaign:
     @staticmethod
     def cores(plan: Plan) -> int:
         """CPU cores for each job."""
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, usable // plan.jobs)
+        return max(1, usable_cores() // plan.jobs)
 
     def jobs(self, cells: Sequence[Cell]) -> Iterator[Job]:
         """A job for each cell that fits the time left when its turn comes."""

@@ -3,6 +3,7 @@
 Work in progress lives in `RECORDS/.work/<folder>/<cell>/` and is deleted when the record is written.
 """
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -62,8 +63,9 @@ def device_name() -> str:
 
 
 def limit_threads(cores: int) -> None:
-    """Let torch use this many CPU threads in this process."""
-    torch.set_num_threads(cores)
+    """Let torch use this many CPU threads in this process, or fewer where OMP_NUM_THREADS says so."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    torch.set_num_threads(min(cores, int(said)) if said.isdecimal() and int(said) else cores)
 
 
 def _stores(job: Job) -> tuple[tuple[DemoStore, DemoStore], float]:

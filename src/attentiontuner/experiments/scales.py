@@ -21,7 +21,8 @@ class Scale:
     """A size of all experiments.
 
     Attributes:
-        tasks: sizes by task, "*" for any other; empty: the task's own, which are the paper's.
+        tasks: sizes by task, "*" for any other (without it there are no others); empty: each task's own, which are the
+            paper's.
         models: fields of the network by observation kind; empty: the paper's.
         config: fields of `TrainConfig` that differ from the paper's.
         seeds: the most seeds of an entry.
@@ -41,6 +42,10 @@ class Scale:
     def sizes(self, task: str) -> Sizes | None:
         """The sizes of a task; None: its own."""
         return self.tasks.get(task, self.tasks.get("*"))
+
+    def has(self, task: str) -> bool:
+        """Whether the task is run at this scale."""
+        return not self.tasks or self.sizes(task) is not None
 
     def model(self, kind: str, method: str) -> Mapping[str, Any]:
         """Fields of the network for an observation kind; an entry `method:kind` goes before `kind`."""
@@ -107,7 +112,7 @@ DEMO = Scale(
     test_demos=100,
 )
 
-PAPER = Scale(name="paper", about="the paper's settings to the letter")
+PAPER = Scale(name="paper", about="the paper's settings to the letter; recall networks have settings of their own")
 
 SCALES = {scale.name: scale for scale in (SMOKE, DEMO, SMALL, PAPER)}
 

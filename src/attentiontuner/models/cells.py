@@ -7,6 +7,8 @@ memories.
 """
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,9 @@ from torch import Tensor, nn
 
 from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cell_kinds, sum_of_rows
 from attentiontuner.observations import ObservationSpec
+
+Observed = Iterable[tuple[NDArray[Any], NDArray[np.int64]]]
+"""Blocks of distinct observations `[u, …]` with how many steps of the training set saw each `[u]`."""
 
 FITTED = 20_000
 """The most images or vectors a mean is taken over, spread over the training set."""
@@ -44,13 +49,16 @@ class GridCells(nn.Module):
         self.rarity: Tensor
         self.register_buffer("rarity", torch.ones(self.kinds))
 
-    def fit(self, frames: Tensor, share: NDArray[np.float64], rarity: bool = True) -> None:
-        """Standardise with the training set: `frames` `[U, …]` and the share of steps that saw each `[U]`; rescale the
-        first weights, so that vectors start at the same size; and weigh kinds by their rarity."""
-        kinds = cell_kinds(frames, self.symbols).cpu().numpy()
-        feature = kinds + np.arange(self.cells) * self.kinds
-        weights = np.repeat(share, self.cells)
-        mean = np.bincount(feature.ravel(), weights=weights, minlength=self.cells * self.kinds)
+    def fit(self, observed: Observed, frames: int, rarity: bool = True) -> None:
+        """Standardise with the training set; rescale the first weights, so that vectors start at the same size; and
+        weigh kinds by their rarity."""
+        first = np.arange(self.cells) * self.kinds
+        count, steps = np.zeros(self.cells * self.kinds), 0
+        for block, seen in observed:
+            feature = cell_kinds(torch.from_numpy(block), self.symbols).numpy() + first
+            count += np.bincount(feature.ravel(), weights=np.repeat(seen, self.cells), minlength=len(count))
+            steps += int(seen.sum())
+        mean = count / steps
         deviation = np.sqrt(mean * (1 - mean).clip(0))
         scale = np.where(deviation > 1e-6, 1 / deviation.clip(0.05), 0)
         self.mean.copy_(torch.from_numpy(mean))
@@ -103,19 +111,21 @@ class DenseCells(nn.Module):
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape[:1]))
 
-    def fit(self, frames: Tensor, share: NDArray[np.float64], rarity: bool = True) -> None:
+    def fit(self, observed: Observed, frames: int, rarity: bool = True) -> None:
         """Standardise with the training set: the mean of every input, and the deviation of each channel. Places have
         no kinds, so none is rare."""
-        vectors = frames.ndim == 2
-        every = -(-len(frames) // FITTED)
-        some, share = frames[::every].cpu().numpy(), share[::every] / share[::every].sum()
-        mean = np.zeros(some.shape[1:])
-        square = np.zeros(some.shape[1:])
-        for start in range(0, len(some), 256):
-            block = some[start : start + 256].astype(np.float64) / (1 if vectors else 255)
-            mean += np.tensordot(share[start : start + 256], block, 1)
-            square += np.tensordot(share[start : start + 256], block**2, 1)
-        variance = (square - mean**2).clip(0)
+        vectors = isinstance(self.embedding, VectorEmbedding)
+        every, first, steps = -(-frames // FITTED), 0, 0
+        total: NDArray[np.float64] | float = 0.0
+        squares: NDArray[np.float64] | float = 0.0
+        for block, seen in observed:
+            some, weight = block[first::every].astype(np.float64) / (1 if vectors else 255), seen[first::every]
+            total += np.tensordot(weight, some, 1)
+            squares += np.tensordot(weight, some**2, 1)
+            steps += int(weight.sum())
+            first = (first - len(block)) % every
+        mean = np.asarray(total / steps)
+        variance = (squares / steps - mean**2).clip(0)
         if not vectors:
             mean, variance = mean.transpose(2, 0, 1), variance.mean((0, 1))
         self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))

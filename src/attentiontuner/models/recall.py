@@ -21,15 +21,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attentiontuner.data.batches import Batch
 from attentiontuner.errors import UserError
-from attentiontuner.models.cells import DenseCells, GridCells
+from attentiontuner.models.cells import DenseCells, GridCells, Observed
 from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.transformer import Layout, Output, Recalled
@@ -265,10 +263,11 @@ class RecallTransformer(nn.Module):
         self.output_norm = nn.LayerNorm(config.d_model)
         self.output = nn.Linear(config.d_model, config.actions)
 
-    def fit(self, frames: Tensor, share: NDArray[np.float64]) -> None:
-        """Standardise the input with the training set's distinct observations and the share of steps that saw each."""
+    def fit(self, observed: Observed, frames: int) -> None:
+        """Standardise the input with the training set: blocks of its distinct observations `[u, …]` with how many
+        steps saw each `[u]`, about `frames` observations in all."""
         if self.config.standardise:
-            self.observation_embedding.fit(frames, share, self.config.rarity)
+            self.observation_embedding.fit(observed, frames, self.config.rarity)
 
     def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, D]`."""
@@ -344,8 +343,11 @@ class RecallTransformer(nn.Module):
         vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
         tokens = self.tokens(vectors, last_actions, time)[:, None]  # [R, 1, D]
-        step = torch.arange(cache.memory.shape[1], device=time.device)
-        past, visible = step < time[:, None], step <= time[:, None]  # [R, max_steps] each
+        # A host that computes by itself saves the steps nobody has reached; a GPU keeps one shape and never waits.
+        total = cache.memory.shape[1]
+        end = int(time.max()) + 1 if time.device.type == "cpu" else total
+        step = torch.arange(end, device=time.device)
+        past, visible = step < time[:, None], step <= time[:, None]  # [R, end] each
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
@@ -353,6 +355,7 @@ class RecallTransformer(nn.Module):
             query, key, value = projected[:, 0].unbind(1)  # [R, H, h] each
             keys, values = cache.keys[number], cache.values[number]
             keys[row, :, time], values[row, :, time] = key, value
+            keys, values = keys[:, :, :end], values[:, :, :end]
             seen = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None])
             attended, told = seen[:, :, 0], torch.zeros_like(tokens)  # [R, H, h], [R, 1, D]
             if (recall := layer.recall) is not None:
@@ -361,14 +364,14 @@ class RecallTransformer(nn.Module):
                     recall.mark(normal[:, 0]),
                 )
                 own = query[:, :1]  # [R, 1, h]: the query of head 0 at one step
-                cells = self.observation_embedding.match(own, cache.memory) if self.config.keys == "cells" else None
-                positions = self.positional_encoding(step)
-                scores = recall.scores(normal, own, keys[:, 0], cache.offers, positions, cells)
+                memories, offers, marks = cache.memory[:, :end], cache.offers[:, :end], cache.marks[:, :end]
+                cells = self.observation_embedding.match(own, memories) if self.config.keys == "cells" else None
+                scores = recall.scores(normal, own, keys[:, 0], offers, self.positional_encoding(step), cells)
                 scores, share, mass, _ = settle(scores, past[:, None])
                 attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
                 told = told + recall.read(scores, mass)
-                told = told + recall.recognise(share, cache.marks, cache.memory, kinds[:, None])
+                told = told + recall.recognise(share, marks, memories, kinds[:, None])
                 if RECALL_HEAD in watch:
-                    weights[RECALL_HEAD] = scores[:, 0].exp()
+                    weights[RECALL_HEAD] = F.pad(scores[:, 0].exp(), (0, total - end))
             tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + told)
         return self.output(self.output_norm(tokens[:, 0])), weights

@@ -52,7 +52,7 @@ class Session:
         torch.manual_seed(config.seed)  # made on the CPU, so that every device starts from the same weights
         model = build_model(config.model)
         if state is None and isinstance(model, RecallTransformer):
-            model.fit(*source.input_statistics())
+            model.fit(source.observed(), source.frames())
         self.model = model.to(device).train()
         torch.manual_seed(config.seed * 1000 + team.rank)
         self.optimiser = make_optimiser(self.model, config.learning_rate)

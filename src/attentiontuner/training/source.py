@@ -1,16 +1,18 @@
 """Where the batches come from: demonstrations held as a whole, or streamed from the store pool by pool."""
 
 import hashlib
+import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentiontuner.data.batches import DemoData, epoch_batches
+from attentiontuner.data.batches import DemoData, epoch_batches, mean_things
 from attentiontuner.data.labels import (
     Labels,
     annotate_fraction,
@@ -25,6 +27,8 @@ from attentiontuner.demos.manifest import read_manifest
 from attentiontuner.demos.packed import PackedDemos
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
+from attentiontuner.models.recall import MOST, RecallConfig
+from attentiontuner.progress import progress
 from attentiontuner.training.config import METHODS, TrainConfig
 from attentiontuner.wording import counted
 
@@ -35,6 +39,9 @@ MOST_TEST_EPISODES = 500
 
 POOLS_AT_ONCE = 2
 """One to draw batches from, and one that is being read."""
+
+BLOCK_BYTES = 4 * 2**20
+"""Bytes of observations that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Source:
     def __init__(self, store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> None:
         self.episodes, self.config, self.device = episodes, config, device
         self.labels = training_labels(store, episodes, config)
+        self._things = mean_things(self.labels.annotated, self.labels.pairs)
         self._frames = DemoStore(store.path, read_manifest(store.path), annotator=None)
         self._pools = [] if config.memory_limit is None else _shard_rows(self._frames, episodes)
         self._whole: DemoData | None = None
@@ -71,7 +79,7 @@ class Source:
         size, seed = self.config.batch_size, self.config.seed
         if self.config.memory_limit is None:
             if self._whole is None:
-                self._whole = on_device(self._read(np.arange(len(self))), self.config, self.device)
+                self._whole = on_device(self._read(np.arange(len(self))), self.config, self.device, self._things)
             batches = epoch_batches(len(self), size, seed, epoch)
             if first_batch < len(batches):
                 yield Chunk(self._whole, self.episodes, batches[first_batch:])
@@ -86,16 +94,26 @@ class Source:
             for number, (rows, batches) in enumerate(plan):
                 assert coming is not None
                 # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
-                data = on_device(coming.result(), self.config, self.device)
+                data = on_device(coming.result(), self.config, self.device, self._things)
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
 
-    def input_statistics(self) -> tuple[Tensor, NDArray[np.float64]]:
-        """Distinct training observations `[U, …]` and the share of steps that saw each; of a streamed data set, of its
-        first pool."""
-        data = next(self.chunks(0)).data
-        seen = data.packed.frame_index
-        return data.frames, np.bincount(seen, minlength=len(data.frames)) / len(seen)
+    def observed(self) -> Iterator[tuple[NDArray[Any], Integers]]:
+        """All training observations in blocks of distinct ones `[u, …]`, with how many steps saw each `[u]`."""
+        if self.config.memory_limit is None:
+            data = next(self.chunks(0)).data
+            yield from _blocks(data.frames, data.packed.frame_index)
+            return
+        plan = self._plan(0)
+        with progress(f"look at {self.config.task}", len(self)) as bar:
+            for rows, _ in plan:
+                packed = self._read(rows)
+                yield from _blocks(torch.from_numpy(packed.frames), packed.frame_index)
+                bar.advance(len(rows))
+
+    def frames(self) -> int:
+        """About how many distinct training observations there are."""
+        return frame_bytes(self._frames, self.episodes) // _frame_size(self._frames)
 
     def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
         """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
@@ -139,9 +157,17 @@ class Source:
         }
 
 
-def on_device(packed: PackedDemos, config: TrainConfig, device: torch.device) -> DemoData:
-    """Packed demonstrations as the run's data."""
-    return DemoData(packed, device, config.attend_self, len(config.supervised()), config.split_pairs)
+def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[Any], Integers]]:
+    """Frames `[U, …]` in blocks, with how often each occurs among `frame_index` `[S]`."""
+    seen = np.bincount(frame_index, minlength=len(frames))
+    size = max(1, BLOCK_BYTES * len(frames) // max(frames.nbytes, 1))
+    for start in range(0, len(frames), size):
+        yield frames[start : start + size].cpu().numpy(), seen[start : start + size]
+
+
+def on_device(packed: PackedDemos, config: TrainConfig, device: torch.device, things: float | None = None) -> DemoData:
+    """Packed demonstrations as the run's data; `things` is `mean_things` of all of them."""
+    return DemoData(packed, device, config.attend_self, len(config.supervised()), config.split_pairs, things)
 
 
 def split_episodes(
@@ -166,6 +192,15 @@ def _without_pairs(config: TrainConfig) -> str:
     """The method that trains the same network without memory pairs."""
     network = METHODS[config.method].network
     return next(name for name, method in METHODS.items() if method.network is network and not method.pairs)
+
+
+def _check_multiplicities(store: DemoStore, episodes: Integers, labels: Labels, config: TrainConfig) -> None:
+    """A recall head counts up to exp(`MOST`) things at one step."""
+    for row, p, q, multiplicity in labels.pairs[labels.pairs[:, 3] > math.exp(MOST)][:1]:
+        raise UserError(
+            f"{store.path}, episode {episodes[row]}, annotator {config.annotator!r}: pair ({p}, {q}) counts "
+            f"{multiplicity} times, but method {config.method!r} counts up to {int(math.exp(MOST))}"
+        )
 
 
 def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -> Labels:
@@ -194,6 +229,8 @@ def training_labels(store: DemoStore, episodes: Integers, config: TrainConfig) -
         if annotated[row]
     ]
     labels = Labels(lengths, annotated, np.concatenate(parts).astype(np.int32))
+    if isinstance(config.model, RecallConfig):
+        _check_multiplicities(store, episodes, labels, config)
     labels = annotate_fraction(labels, config.annotated_fraction, label_generator(config.seed, "annotated"))
     if config.pairs == "random":
         labels = random_pairs(labels, label_generator(config.seed, "random"))
@@ -207,9 +244,14 @@ def frame_bytes(store: DemoStore, episodes: Integers) -> int:
     return sum(size for _, size in _shard_rows(store, episodes))
 
 
+def _frame_size(store: DemoStore) -> int:
+    """Bytes of one observation."""
+    return store.observation.dtype.itemsize * int(np.prod(store.observation.shape))
+
+
 def _shard_rows(store: DemoStore, episodes: Integers) -> list[tuple[Integers, int]]:
     """For each shard: which of `episodes` (by place) lie in it, and their share of its frame bytes."""
-    one = store.observation.dtype.itemsize * int(np.prod(store.observation.shape))
+    one = _frame_size(store)
     found = []
     for shard in read_manifest(store.path).readable_shards():
         rows = np.flatnonzero((episodes >= shard.first) & (episodes < shard.end))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from attentiontuner.data.batches import DemoData
+from attentiontuner.demos.manifest import read_manifest
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.errors import UserError
 from attentiontuner.files import locked, make_folder
@@ -120,7 +121,8 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
 def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
     """The test demonstrations, with the pairs of the annotator the run learns from where they have them."""
     annotator = config.annotator if config.annotator in store.annotators() else None
-    return on_device(DemoStore.open(store.path, annotator).read_packed(episodes), config, device)
+    own = DemoStore(store.path, read_manifest(store.path), annotator)  # None: nobody else's either
+    return on_device(own.read_packed(episodes), config, device)
 
 
 def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
