@@ -34,8 +34,13 @@ def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_th
     }
     assert epochs == {"counting": 12, "hallway": 24, "searing-spotlights": 24}  # the last says so itself
     assert paper_config(replace(get_task("counting"), demonstrations=40_000), "recall").epochs == 10
-    for method, whole in (("recall", True), ("recall-vanilla", False)):
-        model = paper_config(get_task("counting"), method).model
+    for method, changes, whole in (
+        ("recall", {}, True),
+        ("recall-vanilla", {}, False),
+        ("recall", {"memory_weight": 0}, False),
+        ("recall", {"annotated_fraction": 0}, False),
+    ):
+        model = paper_config(get_task("counting"), method, **changes).model
         assert isinstance(model, RecallConfig)
         assert model.reads_whole is whole
 

@@ -17,12 +17,11 @@ PAPER_MEMORY_WEIGHT = 10.0
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn from demonstrations: its network and where that and its recipe differ from the usual, and whether
-    it is told the memory pairs. Without them its memory weight is always 0."""
+    """A way to learn from demonstrations: its network, where its recipe differs from the usual, and whether it is told
+    the memory pairs. Without them its memory weight is always 0."""
 
     network: type
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)
     pairs: bool = True
 
 
@@ -47,10 +46,9 @@ METHODS = {
     "attentiontuner": Method(TransformerConfig),
     "vanilla": Method(TransformerConfig, pairs=False),
     "recall": Method(RecallConfig, _RECALL_RECIPE),
-    "recall-vanilla": Method(RecallConfig, _RECALL_RECIPE, model={"whole": False}, pairs=False),
+    "recall-vanilla": Method(RecallConfig, _RECALL_RECIPE, pairs=False),
 }
-"""The paper's two methods, and the network of `models/recall.py` with and without pairs (then nothing makes the amounts
-whole, so they are read as they are)."""
+"""The paper's two methods, and the network of `models/recall.py` with and without pairs."""
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Pairs = Literal["given", "random", "shuffled"]
@@ -160,11 +158,14 @@ class TrainConfig:
             "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
         )
         if isinstance(self.model, RecallConfig):
-            self._check_recall()
+            self._check_recall(self.model)
         self.supervised()
 
-    def _check_recall(self) -> None:
-        """The recall head is one, and exp of its scores counts things: eight bits are too few to count with."""
+    def _check_recall(self, model: RecallConfig) -> None:
+        """The recall head is one, and exp of its scores counts things: eight bits are too few to count with. Without
+        pairs nothing makes the amounts whole, so they are read as they are."""
+        if not self.needs_pairs:
+            object.__setattr__(self, "model", replace(model, whole=False))
         if self.precision == "auto":
             object.__setattr__(self, "precision", "float32")
         self._check("precision", self.precision == "float32", f"float32 with method {self.method!r}")
@@ -209,7 +210,7 @@ def paper_config(
     if method not in METHODS:
         raise UserError(f"unknown method {method!r}: the methods are {', '.join(METHODS)}")
     way = METHODS[method]
-    network = way.network(task.observation, len(task.actions), **way.model)
+    network = way.network(task.observation, len(task.actions))
     try:
         network = replace(network, **(model or {}))
     except TypeError:
