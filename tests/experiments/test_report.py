@@ -104,15 +104,16 @@ def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
 def test_the_readme_block_is_replaced_and_nothing_else(records, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(f"# Top\n\n{RESULTS_BEGIN}\nold\n{RESULTS_END}\n\nBottom\n")
-    for scale in ("smoke", None):  # the largest there is
-        replace_results(readme, records, scale)
+    for _ in range(2):
+        assert main(["report", "--records", str(records), "--out", str(tmp_path / "out"), "--readme", str(readme)]) == 0
         text = readme.read_text()
+        assert re.search(r"\| Hallway \| \d", text), "of the scale there is"
         assert text.startswith(f"# Top\n\n{RESULTS_BEGIN}\n| Task |")
         assert text.endswith(f"{RESULTS_END}\n\nBottom\n")
         assert "old" not in text
     readme.write_text("no markers")
     with pytest.raises(UserError, match="results:begin"):
-        replace_results(readme, records)
+        replace_results(readme, [], "smoke")
 
 
 def test_records_of_other_experiments_are_left_out_and_named(tmp_path, capsys):

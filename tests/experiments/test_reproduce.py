@@ -18,7 +18,7 @@ from attentiontuner.experiments.cells import expand
 from attentiontuner.experiments.datasets import dataset, dataset_path
 from attentiontuner.experiments.jobs import Outcome, kept_run, work_folder
 from attentiontuner.experiments.recipes import RECIPES, get_recipe
-from attentiontuner.experiments.records import finished, read_records, record_path
+from attentiontuner.experiments.records import finished, read_records, record_path, state_of
 from attentiontuner.experiments.report import build_report
 from attentiontuner.experiments.reproduce import Plan
 from attentiontuner.experiments.reproduce import reproduce as run
@@ -95,9 +95,11 @@ def test_a_dry_run_tells_usable_records_from_others(everything, tmp_path, capsys
     assert "ordering--vanilla--standard--seed1.json is of another experiment (model.dropout 0.2, not 0.1)" in (
         capsys.readouterr().err
     )
+    good.write_text(good.read_text().replace('"schema": 1', '"schema": 9'))
+    assert state_of(tmp_path, cells[0]) == "of another version"
 
 
-def test_a_data_set_that_was_deleted_is_collected_again(everything, tmp_path):
+def test_a_data_set_that_was_deleted_is_collected_again(tmp_path):
     cell = expand(get_recipe("recall"), "smoke", only=["counting", "recall"])[0]
 
     def again():

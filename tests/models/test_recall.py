@@ -7,7 +7,7 @@ import torch
 from attentiontuner.data.batches import DemoData
 from attentiontuner.errors import UserError
 from attentiontuner.losses import loss_terms, recall_loss
-from attentiontuner.models import RecallConfig, RecallTransformer, model_config_from_json
+from attentiontuner.models import RecallConfig, RecallTransformer, cells, model_config_from_json
 from attentiontuner.models.cells import DenseCells
 from attentiontuner.models.recall import MOST, NEVER, RECALL_HEAD, settle
 from attentiontuner.models.transformer import Recalled
@@ -250,6 +250,32 @@ def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out(
     images.fit([(black, np.array([5])), (white, np.array([5]))], 2)
     torch.testing.assert_close(images.mean, torch.full((channels, width, height), 0.5))
     torch.testing.assert_close(images.scale, torch.full((channels,), 2.0))
+
+
+def test_means_are_taken_over_every_so_many_observations_wherever_blocks_end(monkeypatch):
+    monkeypatch.setattr(cells, "FITTED", 3)
+    frames, seen = np.random.default_rng(0).normal(size=(10, VECTOR.shape[0])).astype(np.float32), np.arange(1, 11)
+    fitted = []
+    for ends in ([10], [3, 4, 10], [1, 6, 10]):
+        fitted.append(DenseCells(VECTOR, 16, 8))
+        parts = zip([0, *ends], ends, strict=False)
+        fitted[-1].fit([(frames[start:end], seen[start:end]) for start, end in parts], 10)
+        torch.testing.assert_close(fitted[-1].mean, fitted[0].mean)
+    expected = np.average(frames[[0, 4, 8]], axis=0, weights=seen[[0, 4, 8]])
+    torch.testing.assert_close(fitted[0].mean, torch.from_numpy(expected).float())
+
+
+def test_an_episode_that_began_later_than_the_one_beside_it_is_played_as_if_alone():
+    model, packed = small(GRID)
+    frames = torch.from_numpy(packed.frames)
+    alone, together = model.start(1, 8), model.start(2, 8)
+    with torch.no_grad():
+        for step in range(5):
+            last = -1 if step == 0 else 1
+            other = -1 if step in (0, 3) else 2
+            mine, _ = model.step(alone, frames[[step]], torch.tensor([last]))
+            both, _ = model.step(together, frames[[step, 5 - step]], torch.tensor([last, other]))
+            torch.testing.assert_close(both[:1], mine, atol=1e-5, rtol=1e-4)
 
 
 def test_images_have_four_layers_where_nothing_is_said_and_the_others_two():

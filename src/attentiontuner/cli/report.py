@@ -22,7 +22,7 @@ def report(
         readme: also replace the result table in this file, between its two marker lines.
     """
     from attentiontuner.errors import UserError
-    from attentiontuner.experiments.report import build_report, replace_results
+    from attentiontuner.experiments.report import build_report
     from attentiontuner.experiments.scales import get_scale
     from attentiontuner.experiments.value import studio_times
 
@@ -30,7 +30,4 @@ def report(
         get_scale(scale)
     if readme is not None and not readme.is_file():
         raise UserError(f"--readme {readme}: there is no such file")
-    page = build_report(records, out or records, films, scale=scale or None, times=studio_times(times))
-    if readme is not None:
-        replace_results(readme, records, scale or None)
-    print(page)
+    print(build_report(records, out or records, films, scale=scale or None, times=studio_times(times), readme=readme))

@@ -228,6 +228,8 @@ def state_of(records: Path, cell: Cell) -> str:
         return "to do"
     try:
         return "of another experiment" if difference_from(read_record(path), cell) else "there"
+    except SchemaError:
+        return "of another version"
     except RecordError:
         return "damaged"
 

@@ -76,6 +76,7 @@ def build_report(
     times: Mapping[str, HumanTime] | None = None,
     introduction: str = "",
     experts: bool = True,
+    readme: Path | None = None,
 ) -> Path:
     """Write the report of the records in `records_dir` and return the path of the HTML page.
 
@@ -86,6 +87,7 @@ def build_report(
         times: measured seconds for ten demonstrations by task, in place of the paper's (see `value.studio_times`).
         introduction: a paragraph above everything.
         experts: draw the experts' matrices, for which an episode of each task is played now.
+        readme: a file whose result table is replaced too.
     """
     every = _usable_records(records_dir)
     scale = scale or largest_scale(every)
@@ -106,6 +108,8 @@ def build_report(
             write_bytes(out_dir / "figures" / name, content)
     write_text(out_dir / "README.md", to_markdown(title, sections))
     write_text(out_dir / "index.html", to_html(title, sections))
+    if readme is not None:
+        replace_results(readme, records, scale)
     return out_dir / "index.html"
 
 
@@ -115,19 +119,14 @@ def largest_scale(records: Sequence[Record]) -> str:
     return next((name for name in reversed(SCALES) if name in there), "paper")
 
 
-def replace_results(readme: Path, records_dir: Path, scale: str | None = None) -> None:
-    """Put the result table between the two marker lines of a README; nothing else in it changes.
-
-    It is that of the largest scale there is where none is given.
-    """
+def replace_results(readme: Path, records: Sequence[Record], scale: str) -> None:
+    """Put the result table between the two marker lines of a README; nothing else in it changes."""
     text = readme.read_text(encoding="utf-8")
     if text.count(RESULTS_BEGIN) != 1 or text.count(RESULTS_END) != 1:
         raise UserError(f"{readme} needs one line {RESULTS_BEGIN} and one line {RESULTS_END} around the result table")
     before, rest = text.split(RESULTS_BEGIN)
     after = rest.split(RESULTS_END)[-1]
-    records = _usable_records(records_dir)
-    table = readme_table(records, scale or largest_scale(records))
-    write_text(readme, f"{before}{RESULTS_BEGIN}\n{table}{RESULTS_END}{after}")
+    write_text(readme, f"{before}{RESULTS_BEGIN}\n{readme_table(records, scale)}{RESULTS_END}{after}")
 
 
 def _usable_records(folder: Path) -> list[Record]:

@@ -196,7 +196,9 @@ def _without_pairs(config: TrainConfig) -> str:
 
 def _check_multiplicities(store: DemoStore, episodes: Integers, labels: Labels, config: TrainConfig) -> None:
     """A recall head counts up to exp(`MOST`) things at one step."""
-    for row, p, q, multiplicity in labels.pairs[labels.pairs[:, 3] > math.exp(MOST)][:1]:
+    too_often = labels.pairs[labels.pairs[:, 3] > math.exp(MOST)]
+    if len(too_often):
+        row, p, q, multiplicity = too_often[0]
         raise UserError(
             f"{store.path}, episode {episodes[row]}, annotator {config.annotator!r}: pair ({p}, {q}) counts "
             f"{multiplicity} times, but method {config.method!r} counts up to {int(math.exp(MOST))}"
