@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import signal
@@ -108,11 +109,14 @@ class Broken(ToyEnv):
     def __init__(self, mistake: str) -> None:
         super().__init__()
         self.mistake = mistake
+        self.own_seeds = itertools.chain([1, 1], itertools.count(2))  # few first observations: the second is the first
         if mistake == "actions":
             self.action_space = gym.spaces.Discrete(4)
 
     def reset(self, *, seed=None, options=None):
-        observation, info = super().reset(seed=None if self.mistake == "unseeded" else seed)
+        if self.mistake == "unseeded":
+            seed = next(self.own_seeds)
+        observation, info = super().reset(seed=seed)
         if self.mistake == "dict":
             return {"image": observation}, info
         if self.mistake == "reset":
