@@ -112,7 +112,8 @@ def test_only_and_seeds():
         (lambda: get_recipe("table9"), "unknown recipe 'table9'"),
         (lambda: expand(get_recipe("table1"), "huge"), "unknown scale 'huge'"),
         (lambda: expand(get_recipe("table1"), only=["maze"]), "--only maze"),
-        (lambda: expand(get_recipe("missing"), seeds=[99]), "no cell"),
+        (lambda: expand(get_recipe("missing"), seeds=[1, 99]), "has no seed 99, its last is 5"),
+        (lambda: expand(get_recipe("table1"), only=["mystery-path"], seeds=[12]), "no cell with these --only and"),
     ],
 )
 def test_unknown_names_are_one_clear_line(call, words):

@@ -239,6 +239,8 @@ def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tm
         (["table1", "--seeds", "x"], "--seeds x"),
         (["table1", "--seeds", "5-1"], "--seeds 5-1: that is none"),
         (["placement", "--scale", "demo"], "recipe 'placement' at scale 'demo' has no cell"),
+        (["placement", "--scale", "demo", "--seeds", "9"], "recipe 'placement' at scale 'demo' has no cell"),
+        (["table1", "--seeds", "1,9"], "--seeds: recipe 'table1' at scale 'smoke' has no seed 9, its last is 1"),
     ],
 )
 def test_bad_words_are_one_line(tmp_path, capsys, words, message):

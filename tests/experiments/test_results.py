@@ -44,6 +44,7 @@ def test_one_observation_may_be_written_in_two_ways(tmp_path, written):
         (lambda config: config["model"].pop("rarity"), "rarity None, not True"),
         (lambda config: config.update(precision="bfloat16", memory_limit=5, heatmap_epochs=[3]), ""),
         (lambda config: config.pop("noise_p"), ""),  # its default is what it has to be
+        (lambda config: config["model"].pop("action_tokens"), ""),  # as if from before there were any
     ],
 )
 def test_a_record_counts_only_if_the_whole_recipe_is_the_same(tmp_path, change, refused):

@@ -38,6 +38,8 @@ OPTIONS = [
     {"standardise": False},
     {"when": False, "marks": 0},
     {"carry_action": False, "positions": False},
+    {"action_tokens": True},
+    {"action_tokens": True, "heads": 1, "keys": "observation"},
     {"bias": -1.0},
     {"layers": 1, "heads": 1},
 ]

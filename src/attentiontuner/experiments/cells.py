@@ -129,6 +129,11 @@ def expand(recipe: Recipe, scale: str = "paper", only: Sequence[str] = (), seeds
             raise UserError(f"--only {word}: recipe {recipe.name!r} has no such task, method or condition")
         for kind in kinds:
             chosen.setdefault(kind, set()).add(word)
+    known = {cell.seed for cell in cells}
+    if known and (unknown := set(seeds) - known):
+        raise UserError(
+            f"--seeds: recipe {recipe.name!r} at scale {scale!r} has no seed {min(unknown)}, its last is {max(known)}"
+        )
     kept = [
         cell
         for cell in cells

@@ -259,6 +259,7 @@ RECIPES: dict[str, Recipe] = {
                 _without("Cells not recognised", "no-marks", {"marks": 0}),
                 _without("No positions asked for", "no-when", {"when": False}),
                 _without("Action not carried", "no-action", {"carry_action": False}),
+                _without("Actions as tokens", "action-tokens", {"action_tokens": True}),
                 _without("Token dropout", "token-dropout", {"token_dropout": 0.1}),
                 _without("One key", "one-key", {"keys": "observation"}),
                 _without("Raw input", "raw-input", {"standardise": False}),

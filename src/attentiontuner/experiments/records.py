@@ -208,6 +208,7 @@ def finished(records: Path, cell: Cell) -> Record | None:
 def difference_from(record: Record, cell: Cell) -> str:
     """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is."""
     model = {**record.config["model"], "observation": record.observation.to_json()}  # it can be written in two ways
+    model = {**_MODEL_DEFAULTS.get(model["architecture"], {}), **model}
     before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": model}
     now = {"cell": cell.to_json(), **cell_config(cell).to_json()}
     difference = first_difference(_decisive(before), _decisive(now))
@@ -259,7 +260,8 @@ def read_records(folder: Path) -> list[Record]:
 
 
 _DEFAULTS = {item.name: item.default for item in fields(TrainConfig) if item.default is not MISSING}
-"""What a record means that is older than a field of the configuration."""
+_MODEL_DEFAULTS = {"recall": {"action_tokens": False}}
+"""What a record means that is older than a field of the configuration, or of its network's."""
 
 
 def _percent(evaluation: Mapping[str, Any]) -> float:

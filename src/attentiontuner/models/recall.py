@@ -12,8 +12,8 @@ at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, an
 
 Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
 observations, D = d_model, H heads of size h = D / H, M numbers an observation leaves in memory, K cells of an
-observation that have a kind, k marks, R rows of a streaming cache. A token is an observation together with the action
-before it.
+observation that have a kind, k marks, R rows of a streaming cache, n tokens a step. A token is an observation together
+with the action before it (n = 1), unless that action is to be a token of its own in front of it (n = 2).
 """
 
 import math
@@ -64,6 +64,7 @@ class RecallConfig:
         rarity: with the same statistics, let rare kinds of cell count more in a match.
         token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
         carry_action: tokens carry the action before them.
+        action_tokens: that action is a token of its own instead, as in the paper. Only observations are recalled.
         positions: steps know their number. Without it episodes may be longer than those of the training set.
     """
 
@@ -86,6 +87,7 @@ class RecallConfig:
     rarity: bool = True
     token_dropout: float = 0.0
     carry_action: bool = True
+    action_tokens: bool = False
     positions: bool = True
 
     def __post_init__(self) -> None:
@@ -110,6 +112,11 @@ class RecallConfig:
             raise UserError(f"model marks: {self.marks} is below 0")
         if min(self.periods, default=1) <= 0:
             raise UserError(f"model periods: {self.periods} must all be above 0")
+
+    @property
+    def tokens_per_step(self) -> int:
+        """n: one token, or two with actions apart; the observation is the last of them."""
+        return 2 if self.action_tokens else 1
 
     @property
     def reads_whole(self) -> bool:
@@ -234,9 +241,9 @@ class RecallLayer(nn.Module):
 
 
 class Cache(NamedTuple):
-    """The past of R episodes; step t stands in place t."""
+    """The past of R episodes; step t stands in place t, its tokens in the n places from n·t on."""
 
-    keys: list[Tensor]  # per layer [R, H, max_steps, h]
+    keys: list[Tensor]  # per layer [R, H, n·max_steps, h]
     values: list[Tensor]
     memory: Tensor  # [R, max_steps, M]
     offers: Tensor  # [R, max_steps, 1]
@@ -270,35 +277,42 @@ class RecallTransformer(nn.Module):
             self.observation_embedding.fit(observed, frames, self.config.rarity)
 
     def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
-        """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, D]`."""
-        if self.config.carry_action:
-            seen = seen + self.action_embedding(torch.where(last < 0, self.config.actions, last))
+        """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, n, D]`."""
+        done = self.action_embedding(torch.where(last < 0, self.config.actions, last))
+        if self.config.action_tokens:
+            tokens = torch.stack([done, seen], 1)
+        else:
+            tokens = (seen + done if self.config.carry_action else seen)[:, None]
         if self.config.positions:
-            seen = seen + self.positional_encoding(time)
-        tokens: Tensor = self.token_dropout(self.embedding_norm(seen))
-        return tokens
+            tokens = tokens + self.positional_encoding(time)[:, None]
+        normal: Tensor = self.token_dropout(self.embedding_norm(tokens))
+        return normal
 
     def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
         """Logits of every step, and what the recall head did if it is supervised."""
         vectors, memory, kinds = self.observation_embedding(batch.observations)
         last = torch.where(batch.time == 0, -1, batch.actions.roll(1))
         tokens = self.tokens(batch.per_step(vectors), last, batch.time)
-        layout = Layout.of(batch, per_step=1)
+        steps, layout = Layout.of(batch, per_step=1), Layout.of(batch, self.config.tokens_per_step)
         recalled = None
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
-            normal, projected = layer.project(tokens)  # [S, D], [S, 3, H, h]
-            if layer.recall is None:
-                attended = layer.out_proj(layout.fused_attention(projected).flatten(1))
-            else:
-                past = (layout.pad(batch.per_step(memory)), layout.pad(batch.per_step(kinds)))
-                own, told, recalled = self._recall(
-                    layer.recall, layout.pad(normal), layout.pad(projected[:, :, 0]), *past
-                )
-                others = [layout.fused_attention(projected[:, :, 1:]).flatten(1)] if layer.heads > 1 else []
-                attended = layer.out_proj(torch.cat([layout.pack(own), *others], -1)) + layout.pack(told)
-            tokens = layer.finish(tokens, attended)
-        return Output(self.output(self.output_norm(tokens)), {}, recalled if supervised else None)
+            normal, projected = layer.project(tokens)  # [S, n, D], [S, n, 3, H, h]
+            fused = projected[:, :, :, 0 if layer.recall is None else 1 :].flatten(0, 1)  # the heads that only attend
+            mixed = layout.fused_attention(fused).view(*tokens.shape[:2], -1) if fused.shape[2] else tokens[..., :0]
+            told: Tensor | float = 0.0
+            if layer.recall is not None:
+                past = (steps.pad(batch.per_step(memory)), steps.pad(batch.per_step(kinds)))
+                asking = (steps.pad(normal[:, -1]), steps.pad(projected[:, -1, :, 0]))
+                own, told, recalled = self._recall(layer.recall, *asking, *past)
+                own, told = (self._at_observations(steps.pack(part)) for part in (own, told))
+                mixed = torch.cat([own, mixed], -1)
+            tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
+        return Output(self.output(self.output_norm(tokens[:, -1])), {}, recalled if supervised else None)
+
+    def _at_observations(self, part: Tensor) -> Tensor:
+        """Something of each step `[S, D]` at its last token, its observation: `[S, n, D]`, zeros elsewhere."""
+        return F.pad(part[:, None], (0, 0, self.config.tokens_per_step - 1, 0))
 
     def _recall(
         self, recall: Recall, normal: Tensor, projected: Tensor, memory: Tensor, kinds: Tensor
@@ -323,7 +337,7 @@ class RecallTransformer(nn.Module):
     def start(self, rows: int, max_steps: int) -> Cache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
         config, weight = self.config, self.output.weight
-        shape = (rows, config.heads, max_steps, config.d_model // config.heads)
+        shape = (rows, config.heads, config.tokens_per_step * max_steps, config.d_model // config.heads)
         keys, values = ([weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2))
         memory = weight.new_zeros(rows, max_steps, self.observation_embedding.memory)
         offers, marks = (
@@ -342,36 +356,37 @@ class RecallTransformer(nn.Module):
         cache.time.copy_(time)
         vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
-        tokens = self.tokens(vectors, last_actions, time)[:, None]  # [R, 1, D]
+        tokens, n = self.tokens(vectors, last_actions, time), self.config.tokens_per_step  # [R, n, D]
         # A host that computes by itself saves the steps nobody has reached; a GPU keeps one shape and never waits.
         total = cache.memory.shape[1]
         end = int(time.max()) + 1 if time.device.type == "cpu" else total
-        step = torch.arange(end, device=time.device)
-        past, visible = step < time[:, None], step <= time[:, None]  # [R, end] each
+        step, place = torch.arange(end, device=time.device), torch.arange(n * end, device=time.device)
+        places = n * time[:, None] + place[:n]  # [R, n] of the new tokens
+        past, visible = step < time[:, None], place <= places[..., None]  # [R, end], [R, n, n·end]
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
             normal, projected = layer.project(tokens)
-            query, key, value = projected[:, 0].unbind(1)  # [R, H, h] each
+            query, key, value = projected.unbind(2)  # [R, n, H, h] each
             keys, values = cache.keys[number], cache.values[number]
-            keys[row, :, time], values[row, :, time] = key, value
-            keys, values = keys[:, :, :end], values[:, :, :end]
-            seen = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None])
-            attended, told = seen[:, :, 0], torch.zeros_like(tokens)  # [R, H, h], [R, 1, D]
+            keys[row[:, None], :, places], values[row[:, None], :, places] = key, value
+            keys, values = keys[:, :, : n * end], values[:, :, : n * end]
+            seen = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, visible[:, None])
+            mixed = seen.transpose(1, 2).flatten(2)  # [R, n, D]
+            told: Tensor | float = 0.0
             if (recall := layer.recall) is not None:
-                cache.offers[row, time], cache.marks[row, time] = (
-                    recall.offers(normal[:, 0]),
-                    recall.mark(normal[:, 0]),
-                )
-                own = query[:, :1]  # [R, 1, h]: the query of head 0 at one step
+                asking, own = normal[:, -1:], query[:, -1:, 0]  # [R, 1, D], [R, 1, h]
+                cache.offers[row, time], cache.marks[row, time] = recall.offers(asking[:, 0]), recall.mark(asking[:, 0])
                 memories, offers, marks = cache.memory[:, :end], cache.offers[:, :end], cache.marks[:, :end]
                 cells = self.observation_embedding.match(own, memories) if self.config.keys == "cells" else None
-                scores = recall.scores(normal, own, keys[:, 0], offers, self.positional_encoding(step), cells)
+                its_keys, its_values = keys[:, 0, n - 1 :: n], values[:, 0, n - 1 :: n]
+                scores = recall.scores(asking, own, its_keys, offers, self.positional_encoding(step), cells)
                 scores, share, mass, _ = settle(scores, past[:, None])
-                attended = torch.cat([share @ values[:, 0], attended[:, 1:]], 1)
-                told = told + recall.read(scores, mass)
-                told = told + recall.recognise(share, marks, memories, kinds[:, None])
+                attended = self._at_observations((share @ its_values)[:, 0])  # [R, n, h]
+                mixed = torch.cat([attended, mixed[..., attended.shape[-1] :]], -1)
+                told = torch.zeros_like(asking) + recall.read(scores, mass)
+                told = self._at_observations((told + recall.recognise(share, marks, memories, kinds[:, None]))[:, 0])
                 if RECALL_HEAD in watch:
                     weights[RECALL_HEAD] = F.pad(scores[:, 0].exp(), (0, total - end))
-            tokens = layer.finish(tokens, layer.out_proj(attended.flatten(1))[:, None] + told)
-        return self.output(self.output_norm(tokens[:, 0])), weights
+            tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
+        return self.output(self.output_norm(tokens[:, -1])), weights
