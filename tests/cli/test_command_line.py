@@ -11,8 +11,8 @@ import pytest
 
 from attentiontuner.cli import COMMANDS, main
 from attentiontuner.experts.collect import collect
-from attentiontuner.tasks import get_task
 from tests.cli.command import ROOT, STOPPED, TOY, assert_refused, command, run, wait_until_workers_import
+from tests.toy_task import TOY as TASK
 
 
 def said_and_left(capsys, *words: str) -> tuple[str, int]:
@@ -155,7 +155,7 @@ def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, p
     trained = SimpleNamespace(task="hallway", settings={"length": 3})
     monkeypatch.setattr("attentiontuner.training.checkpoint.read_config", lambda run: trained)
     monkeypatch.setattr("attentiontuner.studio.server.serve", lambda *args, **options: pytest.fail("it was served"))
-    collect(get_task("toy"), 2, 1, tmp_path / "data", workers=1)
+    collect(TASK, 2, 1, tmp_path / "data", workers=1)
     (tmp_path / "file").touch()
     places = {"RUN": "run", "FOLDER": "", "FILE": "file", "DATA": "data"}
     for word, place in places.items():

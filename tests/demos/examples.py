@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from attentiontuner.demos import Demonstration, DemoWriter
 from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
@@ -27,6 +28,11 @@ def demonstration(seed: int, pairs: Any = (), length: int | None = None) -> Demo
         success=bool(seed % 3),
         pairs=pairs,
     )
+
+
+def pair_rows(steps: int) -> "st.SearchStrategy[tuple[int, int, int]]":
+    """Any (p, q, multiplicity) of an episode of `steps` steps, for Hypothesis."""
+    return st.integers(1, steps - 1).flatmap(lambda q: st.tuples(st.integers(0, q - 1), st.just(q), st.integers(1, 3)))
 
 
 def make_writer(path: Path, **changes: Any) -> DemoWriter:

@@ -20,7 +20,7 @@ from attentiontuner.demos import (
 from attentiontuner.demos.annotations import format_pairs, parse_pairs, read_shard_pairs
 from attentiontuner.demos.manifest import read_manifest
 from attentiontuner.errors import UserError
-from tests.demos.examples import demonstration, make_writer, write_store
+from tests.demos.examples import demonstration, make_writer, pair_rows, write_store
 
 LENGTH = 40
 
@@ -177,10 +177,7 @@ def test_the_quick_reading_of_pairs_is_the_full_one(tmp_path):
             assert not pairs.flags.writeable
 
 
-pair_lists = st.lists(
-    st.tuples(st.integers(0, 29), st.integers(0, 29), st.integers(1, 3)).filter(lambda row: row[0] < row[1]),
-    max_size=60,
-)
+pair_lists = st.lists(pair_rows(steps=30), max_size=60)
 
 
 @settings(deadline=None)

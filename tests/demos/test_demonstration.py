@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from attentiontuner.demos import Demonstration, MemoryPair, as_pairs
 from attentiontuner.errors import UserError
-from tests.demos.examples import demonstration
+from tests.demos.examples import demonstration, pair_rows
 
 
 def make(**changes):
@@ -90,7 +90,7 @@ def test_examples_are_what_they_seem():
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 9), st.integers(1, 3)).filter(lambda r: r[0] < r[1])))
+@given(st.lists(pair_rows(steps=10)))
 def test_pairs_are_ordered_and_multiplicities_add_up(rows):
     pairs = as_pairs(rows, 10)
     expected: dict[tuple[int, int], int] = {}

@@ -6,6 +6,7 @@ from multiprocessing import active_children
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from attentiontuner.errors import UserError
 from attentiontuner.evaluation.policy import ModelPolicy
@@ -145,6 +146,7 @@ class Numbers(gym.ObservationWrapper):
 
 def test_a_vector_that_is_not_a_number_is_named_unless_the_episode_is_over():
     spec = ObservationSpec("vector", (4,))
+    torch.manual_seed(0)
     model = Transformer(TransformerConfig(spec, 4, d_model=16, layers=1, heads=2, feedforward=32))
     task = dataclasses.replace(recall_task(), observation=spec, wrap=Numbers)
     alone = rollout(ModelPolicy(model, 12), task, SEEDS, batch=1, workers=0)

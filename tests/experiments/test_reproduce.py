@@ -176,7 +176,7 @@ def test_no_time_no_cell(tmp_path, capsys):
 
 
 def start(records: Path, words: Sequence[str]) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "attentiontuner", "reproduce", "table1", "--records", str(records)]
+    command = [sys.executable, "-m", "attentiontuner", "reproduce", "table1", "--records", str(records), "--jobs", "2"]
     return subprocess.Popen([*command, "--scale", "smoke", *words], start_new_session=True)
 
 

@@ -232,11 +232,11 @@ def start(out: Path, shards: int = 5) -> "subprocess.Popen[str]":
     words = command(*TOY, "collect", "toy", "--seed", 5, "--out", out, "--workers", 2, *size)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": "0.01"}  # six seconds in all
     process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    for _ in range(3000):
-        if process.poll() is not None or (len(workers_of(process)) == 2 and len(listed(out)) >= shards):
-            break
+    until = time.monotonic() + 120
+    while len(workers_of(process)) != 2 or len(listed(out)) < shards:
+        assert process.poll() is None, "the collection ended before it could be stopped"
+        assert time.monotonic() < until, "the collection did not get going"
         time.sleep(0.01)
-    assert process.poll() is None, "the collection ended before it could be stopped"
     return process
 
 

@@ -1,5 +1,6 @@
 """Annotating in a real browser."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,7 +195,7 @@ def test_dragging_marks_a_range(page: Page, hallway: Path, request: pytest.Fixtu
         page.mouse.down()
         step(page, (first + last) // 2).hover()
         step(page, last).hover()
-        assert page.locator(".step.range").count() == last - first + 1
+        expect(page.locator(".step.range")).to_have_count(last - first + 1)
         page.mouse.up()
 
     step(page, 2).click()
@@ -214,7 +215,7 @@ def test_dragging_marks_a_range(page: Page, hallway: Path, request: pytest.Fixtu
 
 def test_sticky_p_and_neither(page: Page) -> None:
     step(page, 3).click()
-    assert "faded" in (step(page, 2).get_attribute("class") or "")
+    expect(step(page, 2)).to_have_class(re.compile(r"\bfaded\b"))
     step(page, 6).click()
     summary(page, "1 pair")
     assert page.locator(".step.is-p").get_attribute("data-step") == "3"
@@ -276,6 +277,7 @@ def test_good_suggestions_take_three_interactions(page: Page, hallway: Path, req
 def test_suggestions_one_by_one(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:
     rows = page.locator("#suggestion-list li[data-pair]")
     first = experts(hallway, 0)[0]
+    expect(rows).not_to_have_count(0)
     total = rows.count()
     assert total >= 3
     assert saved(hallway, name_of(request), 0) is None
@@ -288,6 +290,7 @@ def test_suggestions_one_by_one(page: Page, hallway: Path, request: pytest.Fixtu
     page.keyboard.press("Enter")
     summary(page, "2 pairs")
     page.keyboard.press("z")
+    expect(rows).to_have_count(total - 2)
     rows.last.get_by_title("Reject").click()
     expect(rows).to_have_count(total - 3)
     page.keyboard.press("z")

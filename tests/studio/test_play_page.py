@@ -139,7 +139,7 @@ def test_in_real_time_a_held_key_goes_on(browser: Browser, tmp_path: Path) -> No
         page.keyboard.down("ArrowLeft")
         expect(page.locator("html")).to_have_attribute("data-step", re.compile(r"[3-9]|\d\d"))
         page.keyboard.up("ArrowLeft")
-        page.wait_for_timeout(300)
+        page.wait_for_timeout(1000)  # what is on its way may still arrive
         stopped = page.evaluate("document.documentElement.dataset.step")
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.dataset.step") == stopped

@@ -22,6 +22,8 @@ from tests.training.toys import toy_task
 register_task(toy_task("grid"))
 """
 KILLS = 3
+pytestmark = pytest.mark.timeout(600)  # real processes, many of them
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -117,8 +119,7 @@ def test_a_signal_saves_and_says_how_to_go_on(place: Path, number: signal.Signal
 def test_two_processes_stopped_and_gone_on_compute_what_one_does(place: Path) -> None:
     choices = ["--dropout", "0", "--batch-size", "9"]  # 28 episodes: the last batch has none for the second process
     finish(command(place, "one", *choices))
-    port = str(20000 + os.getpid() % 20000)
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*torchrun, *command(place, "two", *choices)]
     assert "the budget ended" in finish([*words, "--budget", "0s"])
     state = load_state(place / "two")

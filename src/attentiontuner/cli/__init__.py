@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"attentiontuner: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        if arguments is None:  # the process ends: pressed again it adds nothing
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("attentiontuner: stopped; the same command goes on from what is finished", file=sys.stderr)
         return 130
     except BrokenPipeError:
