@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -159,6 +160,16 @@ def resolve(named: Named) -> Callable[..., Any]:
 
 _TASKS: dict[str, Task] = {}
 _entry_points_loaded = False
+
+
+def why_it_cannot_travel(task: Task) -> str:
+    """What keeps a task from being sent to a worker process, "" where nothing does."""
+    try:
+        pickle.dumps(task)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        problem = f"task {task.name!r} cannot be sent to worker processes ({error})"
+        return f"{problem}: define its functions at the top of a file"
+    return ""
 
 
 def register_task(task: Task) -> Task:

@@ -70,3 +70,31 @@ def test_errors_are_words(tmp_path):
     to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
     with pytest.raises(UserError, match="ours/twice-v0"):
         to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
+
+
+def test_a_folder_that_holds_episodes_is_not_added_to(tmp_path):
+    write_store(tmp_path / "d", 4)
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/once-v0")
+    from_minari("ours/once-v0", tmp_path / "back")
+    with pytest.raises(UserError, match="back holds a data set already: give a new folder"):
+        from_minari("ours/once-v0", tmp_path / "back")
+    assert len(DemoStore.open(tmp_path / "back")) == 4
+
+
+@pytest.mark.parametrize(("kind", "highest", "fits"), [(np.int64, 2, True), (np.int64, 300, False), (float, 2, False)])
+def test_whole_numbers_of_any_type_are_symbols_if_they_fit(tmp_path, kind, highest, fits):
+    from gymnasium.spaces import Box, Discrete
+    from minari.data_collector import EpisodeBuffer
+
+    frames = [np.full((3, 3, 3), value, kind) for value in (0, 1, highest)]
+    ends = {"terminations": [False, True], "truncations": [False] * 2, "infos": {}}
+    buffer = EpisodeBuffer(observations=[frames[0], frames[2], frames[1]], actions=[0, 1], rewards=[0.0, 1.0], **ends)
+    dataset = minari.create_dataset_from_buffers(
+        "theirs/grid-v0", [buffer], observation_space=Box(0, 999, (3, 3, 3), kind), action_space=Discrete(3)
+    )
+    words = {"task": "made-up", "observation": SPEC, "action_names": ("left", "right", "forward")}
+    if fits:
+        assert from_minari(dataset, tmp_path / "d", **words)[0].observations.dtype == np.uint8
+        return
+    with pytest.raises(UserError, match=r"'theirs/grid-v0': its observations are (int|float)64, not uint8"):
+        from_minari(dataset, tmp_path / "d", **words)

@@ -1,5 +1,6 @@
 """The streaming policy equals the full forward pass, and fits only its own task."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -381,3 +382,9 @@ def test_vectors_in_double_precision_are_cast():
     expected = policy.logits(values.astype(np.float32)).clone()
     policy.reset(1)
     assert torch.equal(policy.logits(values), expected)
+
+
+def test_during_training_a_task_that_cannot_be_sent_to_workers_is_played_here():
+    task = dataclasses.replace(recall_task(), success=lambda reward, terminated, info: reward > 0)
+    model = Transformer(TransformerConfig(task.observation, len(task.actions), d_model=16, layers=1, feedforward=32))
+    assert 0 <= success_during_training(task, 40)(model) <= 1

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 
@@ -70,6 +71,14 @@ def test_more_episodes_later_and_fewer_again(tmp_path):
     again, summary = evaluate(Counting(), TASK, 10, tmp_path, workers=0)
     assert (again, summary["episodes"], Counting.asked) == (ten, 10, 0)
     assert len(lines(tmp_path)) == 20
+
+
+def test_the_seconds_of_a_finished_evaluation_stay(tmp_path):
+    for slept in (0.3, 0.0):
+        policy = HashPolicy()
+        policy.reset = lambda rows, reset=policy.reset, slept=slept: (time.sleep(slept), reset(rows))[1]
+        _, summary = evaluate(policy, TASK, 4, tmp_path, workers=0, batch=4)
+        assert summary["seconds"] >= 0.3
 
 
 def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path):

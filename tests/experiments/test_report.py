@@ -138,3 +138,19 @@ def test_command_errors_are_one_line(tmp_path, capsys):
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 3
     assert all(line.startswith("attentiontuner: ") for line in lines)
+
+
+LARGER, OTHER = ("hallway", "vanilla", "demos-2x"), ("mortar-mayhem", "attentiontuner", "standard")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "paper"])
+@pytest.mark.parametrize("kept", [{LARGER}, {OTHER}, {LARGER, OTHER}])
+def test_a_report_of_a_few_cells_of_scaling(tmp_path, scale, kept):
+    write_all(
+        tmp_path / "records",
+        ["scaling"],
+        scale,
+        keep=lambda cell: (cell.task, cell.method, cell.condition) in kept and cell.seed == 1,
+    )
+    build_report(tmp_path / "records", tmp_path, experts=False)
+    assert (tmp_path / "figures" / "scaling.png").exists() == (LARGER in kept)

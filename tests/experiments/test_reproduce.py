@@ -236,6 +236,7 @@ def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tm
         (["table1", "--budget", "soon"], "--budget soon"),
         (["table1", "--jobs", "0"], "--jobs 0"),
         (["table1", "--executor", "slurm"], "--executor slurm"),
+        (["table1", "--executor", "ray", "--keep-runs"], "--keep-runs: --executor ray brings back records alone"),
         (["table1", "--seeds", "x"], "--seeds x"),
         (["table1", "--seeds", "5-1"], "--seeds 5-1: that is none"),
         (["placement", "--scale", "demo"], "recipe 'placement' at scale 'demo' has no cell"),

@@ -68,3 +68,14 @@ def test_a_record_whose_observation_makes_no_sense_is_set_aside(tmp_path, capsys
     path.write_text(json.dumps(value))
     assert finished(tmp_path, cell) is None
     assert "set aside" in capsys.readouterr().err
+
+
+def test_a_record_of_a_newer_version_is_never_touched(tmp_path):
+    cell = expand(RECIPES["recall"], "smoke", only=["hallway", "recall"])[0]
+    path = write_record(tmp_path, make_record(cell, 1.0))
+    value = json.loads(path.read_text())
+    value["cell"]["weather"] = "fine"
+    path.write_text(json.dumps(value))
+    with pytest.raises(RecordError, match="its cell has 'weather', which this version does not know; move it away"):
+        finished(tmp_path, cell)
+    assert json.loads(path.read_text()) == value

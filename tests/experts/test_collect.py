@@ -305,3 +305,10 @@ def test_a_dead_worker_is_one_clear_line(tmp_path):
     assert "a worker process died" in said
     assert "Traceback" not in said
     DemoStore.open(tmp_path / "d").verify()
+
+
+def test_a_task_whose_functions_cannot_be_sent_says_so_before_any_worker_starts(tmp_path):
+    task = replace(TASK, horizon=lambda settings: 5)
+    with pytest.raises(UserError, match=r"task 'toy' cannot be sent .*lambda.*: define .* top of a file, or use"):
+        collect(task, 8, 1, tmp_path / "d", workers=2, shard_episodes=4)
+    assert len(collect(task, 8, 1, tmp_path / "d", workers=1)) == 8

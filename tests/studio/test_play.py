@@ -1,6 +1,7 @@
 """Playing: steps, undo of an episode, saving, seeds, and the data set that comes out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,3 +155,13 @@ def test_a_task_without_keys_is_played_with_digits(tmp_path: Path) -> None:
     player = Player(tmp_path / "played", replace(TASK, keys={}), "ada")
     client = TestClient(create_app(Desk(player.root), annotator="ada", player=player))
     assert client.get("/api/play").json()["keys"] == {str(n + 1): n for n in range(7)}
+
+
+def test_an_episode_ends_at_the_tasks_horizon(tmp_path: Path) -> None:
+    person = Player(tmp_path / "played", replace(TASK, horizon=2), "ada")
+    assert not person.step(0, 0)["ended"]
+    state = person.step(0, 1)
+    assert (state["ended"], state["success"]) == (True, False)
+    person.save(1.0)
+    person.close()
+    assert DemoStore.open(tmp_path / "played")[0].truncated

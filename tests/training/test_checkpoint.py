@@ -146,3 +146,14 @@ def test_load_model_gives_the_newest_or_the_best_weights(tmp_path: Path) -> None
     save_state(tmp_path, State(2, 0, {"other": torch.zeros(1)}, {}, {}), 1)
     with pytest.raises(UserError, match="do not fit"):
         load_model(tmp_path)
+
+
+def test_a_run_that_is_older_than_a_field_has_its_default(tmp_path: Path) -> None:
+    open_run(tmp_path, toy_config(), {}, {})
+    path = tmp_path / "config.json"
+    value = json.loads(path.read_text())
+    del value["train"]["noise_p"], value["train"]["model"]["dropout"]
+    path.write_text(json.dumps(value))
+    open_run(tmp_path, toy_config(), {}, {})
+    with pytest.raises(UserError, match=r"made with noise_p = 0.0, now it is 2.0"):
+        open_run(tmp_path, toy_config(noise_p=2.0), {}, {})

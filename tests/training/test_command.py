@@ -114,3 +114,12 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_bytes(text) == size
     with pytest.raises(UserError):
         parse_bytes(text + "x")
+
+
+def test_a_task_that_cannot_be_played_is_refused_before_it_is_trained(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tasks._TASKS, "toy-grid", replace(toy_task("grid"), env_id=None))
+    words = ["toy-grid", "--data", data, "--out", tmp_path / "run", *SMALL, "--eval-every", "1", "--eval-episodes", "2"]
+    assert "it can be trained on, not played" in refused(capsys, *words)
+    assert not (tmp_path / "run").exists()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from attentiontuner.errors import UserError
@@ -46,11 +47,11 @@ def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_th
 
 
 def test_json_there_and_back() -> None:
-    config = toy_config(heads="1:all,2:1", heatmap_epochs=(3, 0, 3), demos=7, noise_p=2.5, pairs="shuffled")
+    config = toy_config(heads="1:all,2:1", heatmap_epochs=(2, 0, 2), demos=7, noise_p=2.5, pairs="shuffled")
     again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
     assert again == config
     assert first_difference(config.to_json(), json.loads(json.dumps(again.to_json()))) is None
-    assert config.heatmap_epochs == (0, 3)
+    assert config.heatmap_epochs == (0, 2)
 
 
 def test_the_first_difference_is_named_and_bookkeeping_is_none() -> None:
@@ -70,6 +71,7 @@ def test_the_first_difference_is_named_and_bookkeeping_is_none() -> None:
         ({"noise_q": -1.0}, "--noise-q"),
         ({"test_fraction": 1.0}, "--test-fraction"),
         ({"demos": 0}, "--demos"),
+        ({"heatmap_epochs": (1, 3)}, r"--heatmap-epochs is \(1, 3\): give epochs from 0 to 2"),
         ({"eval_every": 5}, "--eval-episodes is 0: give at least 1"),
         ({"pairs": "odd"}, "--pairs 'odd' is not one of given, random, shuffled"),
         ({"precision": "half"}, "--precision 'half'"),
@@ -102,3 +104,8 @@ def test_unknown_method_and_unknown_settings_are_refused() -> None:
         toy_config(method="best")
     with pytest.raises(UserError, match="unknown setting 'speed'"):
         TrainConfig.from_json({**toy_config().to_json(), "speed": 1})
+
+
+def test_settings_are_kept_as_a_data_set_keeps_them() -> None:
+    task = replace(get_task("hallway"), settings={"size": (5, np.int64(5))})
+    assert paper_config(task, "vanilla").settings == {"size": [5, 5]}

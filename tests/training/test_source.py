@@ -11,6 +11,7 @@ from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.errors import UserError
 from attentiontuner.models import build_model
 from attentiontuner.training.source import Source, frame_bytes, split_episodes, training_labels
+from attentiontuner.training.trainer import train
 from tests.training.toys import toy_config, toy_store
 
 CPU = torch.device("cpu")
@@ -144,3 +145,9 @@ def test_the_fingerprint_sees_frames_labels_and_choices(tmp_path: Path) -> None:
     ]
     assert len({str(value) for value in prints}) == 4
     assert prints[0] == Source(store, np.arange(9), toy_config(), CPU).fingerprint()
+
+
+def test_few_demonstrations_of_many_that_saw_the_same_still_count_as_something_seen(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "d", "vector", episodes=40, shard_episodes=40, frames=3)
+    config = toy_config("vector", method="recall", demos=2, epochs=1)
+    assert train(config, store, tmp_path / "run", device="cpu").finished

@@ -1,6 +1,8 @@
 """Training as a whole: golden losses, going on, stopping, and what it writes."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from torch import nn
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.errors import UserError
 from attentiontuner.training.checkpoint import load_model, load_state
+from attentiontuner.training.devices import choose_device
 from attentiontuner.training.log import read_metrics
+from attentiontuner.training.stopping import Interrupted
 from attentiontuner.training.trainer import _test_data, train
 from tests.training.toys import toy_config, toy_store, without_times
 
@@ -197,3 +201,28 @@ def test_where_the_test_demonstrations_lack_the_annotator_nobody_elses_pairs_are
     assert not drawn.annotated.any()
     own = _test_data(store, np.arange(6), config, torch.device("cpu"))
     assert own.packed.pairs[:, 1:].tolist() == [[0, 2, 1]] * 6
+
+
+def test_a_signal_during_the_last_evaluation_is_heard(tmp_path: Path) -> None:
+    def evaluate(model: nn.Module) -> float:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 0.5
+
+    config, store = toy_config(epochs=1, eval_every=1, eval_episodes=1), toy_store(tmp_path / "data")
+    with pytest.raises(Interrupted):
+        train(config, store, tmp_path / "run", evaluate=evaluate, device="cpu")
+    assert train(config, store, tmp_path / "run", evaluate=evaluate, device="cpu").already_finished
+
+
+def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
+    config = toy_config(heatmap_epochs=(1,), test_fraction=0.0)
+    with pytest.raises(UserError, match="--heatmap-epochs: there is no test demonstration to draw"):
+        train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize(("name", "device"), [(None, "cuda:1"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
+def test_each_process_of_torchrun_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch, name: str, device: str) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert str(choose_device(name)) == device

@@ -184,6 +184,7 @@ def _train(
     config = paper_config(task, method, network, **choices)
     evaluate = None
     if config.eval_every:
+        task.make_env().close()  # one that cannot be played is refused before anything is trained
         from attentiontuner.evaluation.policy import success_during_training
 
         evaluate = success_during_training(task, config.eval_episodes)

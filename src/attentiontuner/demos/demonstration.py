@@ -53,6 +53,12 @@ class Demonstration:
                 raise UserError(f"episode {self.episode}, {field}: {entries}, but actions has {length}")
         if np.ndim(self.actions) != 1 or np.asarray(self.actions).dtype.kind not in "iu" or np.min(self.actions) < 0:
             raise UserError(f"episode {self.episode}, actions: expected whole numbers from 0, shape [T]")
+        if np.ndim(self.rewards) != 1:
+            raise UserError(
+                f"episode {self.episode}, rewards: expected one number a step, shape [T], not {np.shape(self.rewards)}"
+            )
+        if not isinstance(self.seed, int | np.integer):
+            raise UserError(f"episode {self.episode}, seed: {self.seed!r} is not a whole number")
         if not np.isfinite(self.rewards).all():
             raise UserError(f"episode {self.episode}, rewards: a reward is not a finite number")
         try:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentiontuner.demos.annotations import format_pairs, parse_pairs
 from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.manifest import FILE as MANIFEST
 from attentiontuner.demos.pairs import as_pairs
 from attentiontuner.demos.store import DemoStore
 from attentiontuner.demos.writer import DemoWriter
@@ -126,6 +128,8 @@ def from_minari(
     task, names = task or head.get("task"), action_names or head.get("actions")
     if task is None or observation is None or names is None:
         raise UserError(f"Minari data set {dataset.id!r} does not say what it is: give task, observation, action_names")
+    if (Path(path) / MANIFEST).exists() and len(DemoStore.open(path)):
+        raise UserError(f"{path} holds a data set already: give a new folder")
     writer = DemoWriter(
         path,
         task=task,
@@ -153,7 +157,7 @@ def _demonstration(dataset: Any, episode: Any, observation: ObservationSpec) -> 
     if not isinstance(episode.observations, np.ndarray) or not isinstance(episode.actions, np.ndarray):
         raise UserError(f"Minari data set {dataset.id!r}: observations and actions must be arrays, not dicts or tuples")
     return Demonstration(
-        observations=episode.observations[:length].astype(observation.dtype, casting="same_kind"),
+        observations=_as_promised(episode.observations[:length], observation, dataset.id),
         actions=episode.actions,
         rewards=episode.rewards,
         terminated=terminated,
@@ -163,3 +167,13 @@ def _demonstration(dataset: Any, episode: Any, observation: ObservationSpec) -> 
         pairs=None if pairs is None else as_pairs(parse_pairs(pairs), length, episode.id),
         episode=int(episode.id),
     )
+
+
+def _as_promised(seen: NDArray[Any], observation: ObservationSpec, name: str) -> NDArray[Any]:
+    """Observations in the type of `observation`: whole numbers from 0 to 255 may come in any integer type."""
+    fits = np.can_cast(seen.dtype, observation.dtype, "same_kind")
+    if not fits and seen.dtype.kind in "iu" and observation.dtype == np.uint8:
+        fits = seen.size == 0 or (seen.min() >= 0 and seen.max() <= 255)
+    if not fits:
+        raise UserError(f"Minari data set {name!r}: its observations are {seen.dtype}, not {observation.dtype}")
+    return seen.astype(observation.dtype)

@@ -67,7 +67,7 @@ class DemoWriter:
         self.path = Path(path)
         wanted = Manifest(
             task=task,
-            settings={str(name): _plain(name, value) for name, value in settings.items()},
+            settings=plain_settings(settings),
             observation=observation,
             actions=tuple(action_names),
             seed=seed,
@@ -203,14 +203,17 @@ def _listed(demonstrations: Iterable[Demonstration]) -> list[Demonstration]:
     return listed
 
 
-def _plain(name: str, value: Any) -> Any:
-    """The value of a setting as JSON gives it back; NumPy's numbers and arrays become Python's."""
-    try:
-        return json.loads(json.dumps(value, default=_python_value, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"setting {name!r} cannot be stored ({error}): give finite numbers, texts, lists or None"
-        ) from error
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON gives them back: tuples become lists, NumPy's numbers and arrays Python's."""
+    plain = {}
+    for name, value in settings.items():
+        try:
+            plain[str(name)] = json.loads(json.dumps(value, default=_python_value, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"setting {name!r} cannot be stored ({error}): give finite numbers, texts, lists or None"
+            ) from error
+    return plain
 
 
 def _python_value(value: Any) -> Any:

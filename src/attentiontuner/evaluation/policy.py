@@ -16,7 +16,7 @@ from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
 from attentiontuner.seeds import SELECTION_SEED, evaluation_seed
-from attentiontuner.tasks import Task, all_tasks, get_task
+from attentiontuner.tasks import Task, all_tasks, get_task, why_it_cannot_travel
 from attentiontuner.training.checkpoint import load_model
 from attentiontuner.training.devices import choose_device
 from attentiontuner.wording import counted
@@ -325,8 +325,10 @@ def success_during_training(
     """The function `evaluate(model) -> success rate` (0 to 1) that `training.train` calls now and then.
 
     It always plays the same episodes, which are not those of `evaluate` unless its seed is given; the model's training
-    mode is left as it was.
+    mode is left as it was. A task that cannot be sent to worker processes is played in this one.
     """
+    if workers is None and why_it_cannot_travel(task):
+        workers = 0
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
 
     def evaluate(model: nn.Module) -> float:

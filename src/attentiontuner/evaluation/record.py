@@ -53,6 +53,7 @@ def evaluate(
     make_folder(out)
     with locked(out / ".lock", wait=False):
         results = _finished_before(out, what)
+        before = float(read_json(out / SUMMARY_FILE).get("seconds", 0.0))
         missing = [index for index in range(episodes) if index not in results]
         started = time.monotonic()
         with (
@@ -83,7 +84,7 @@ def evaluate(
         in_order = [results[index] for index in range(episodes)]
         everything = [results[index] for index in sorted(results)]
         write_text(out / EPISODES_FILE, "".join(json.dumps(result.to_json()) + "\n" for result in everything))
-        summary = {"of": what, **summarise(in_order), "seconds": round(time.monotonic() - started, 2)}
+        summary = {"of": what, **summarise(in_order), "seconds": round(before + time.monotonic() - started, 2)}
         write_json(out / SUMMARY_FILE, summary)
     return in_order, summary
 

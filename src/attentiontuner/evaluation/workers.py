@@ -6,7 +6,6 @@ round ("step your rows of group g" / "done"). The parent writes commands, the wo
 
 import json
 import multiprocessing as mp
-import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.cores import ctrl_c_is_not_inherited
 from attentiontuner.errors import UserError
-from attentiontuner.tasks import Task
+from attentiontuner.tasks import Task, why_it_cannot_travel
 from attentiontuner.wording import counted
 
 RESET, IDLE = -1, -2
@@ -169,6 +168,8 @@ class Environments:
 
     def __init__(self, task: Task, rows: int, workers: int, groups: int = 1, alone: PlaysAlone | None = None) -> None:
         self.workers = min(workers, rows)
+        if self.workers and (problem := why_it_cannot_travel(task)):
+            raise UserError(f"{problem}, or use --workers 0")
         size = -(-rows // groups)
         self.groups = [range(start, min(start + size, rows)) for start in range(0, rows, size)]
         buffers = shared_buffers(task, rows, self.workers)
@@ -187,12 +188,8 @@ class Environments:
         context = mp.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker, args=(theirs, number, self.groups, *job), daemon=True)
-        try:
-            with ctrl_c_is_not_inherited():
-                process.start()
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            self.close()
-            raise UserError(f"the task cannot be sent to worker processes ({error}): use --workers 0") from error
+        with ctrl_c_is_not_inherited():
+            process.start()
         theirs.close()
         self._pipes.append(ours)
         self._processes.append(process)

@@ -220,17 +220,16 @@ def _success_axis(axis: Any) -> None:
 
 def scaling_lines(table: Table) -> Figure | None:
     """Vanilla success against the size of the training set; the dotted line is AttentionTuner at 1×."""
-    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
+    vanilla = [column for column in table.recipe.columns if column.method == "vanilla"]
+    tasks = [task for task, row in table.rows.items() if any(row[column.title].values for column in vanilla)]
     if not tasks:
         return None
     figure = Figure(figsize=(3.6 * len(tasks) + 0.6, 3.7), layout="constrained")
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
     for axis, task in zip(axes, tasks, strict=True):
         row = table.rows[task]
-        sizes = {
-            column.condition.demos: row[column.title] for column in table.recipe.columns if column.method == "vanilla"
-        }
-        reference = next(row[column.title] for column in table.recipe.columns if column.method == "attentiontuner")
+        sizes = {column.condition.demos: row[column.title] for column in vanilla}
+        references = [row[column.title] for column in table.recipe.columns if column.method == "attentiontuner"]
         there = [size for size, entry in sizes.items() if entry.values]
         half = _halves([sizes[size] for size in there])
         means = [sizes[size].mean for size in there]
@@ -239,8 +238,9 @@ def scaling_lines(table: Table) -> Figure | None:
         if _with_paper(table):
             printed = {size: entry.published.mean for size, entry in sizes.items() if entry.published}
             axis.plot(*zip(*printed.items(), strict=True), "D", mfc="none", mec="black", ms=10, label="paper, vanilla")
-        if reference.values:
-            axis.axhline(reference.mean, color=style_of("attentiontuner")[0], linestyle=":", label="AttentionTuner, 1×")
+        for entry in references:
+            if entry.values:
+                axis.axhline(entry.mean, color=style_of("attentiontuner")[0], linestyle=":", label="AttentionTuner, 1×")
         axis.set_xscale("log", base=2)
         axis.set_xticks(list(sizes), [f"{size}×" for size in sizes])
         _success_axis(axis)

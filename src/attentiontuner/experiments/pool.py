@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 
+from attentiontuner.cores import ctrl_c_is_not_inherited
 from attentiontuner.errors import UserError
 from attentiontuner.experiments.jobs import Job, Outcome, log_file
 from attentiontuner.experiments.runner import limit_threads, run_cell
@@ -28,7 +29,8 @@ class Worker:
         self.connection, far_end = context.Pipe()
         # Not a daemon: evaluation and collection start processes of their own.
         self.process = context.Process(target=_serve, args=(far_end,), daemon=False)
-        self.process.start()
+        with ctrl_c_is_not_inherited():
+            self.process.start()
         far_end.close()
         self.job: Job | None = None
         self.since = 0.0

@@ -117,6 +117,8 @@ class Record:
             raise RecordError("it is not an attentiontuner record")
         if value.get("schema") != SCHEMA:
             raise SchemaError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
+        if isinstance(cell := value.get("cell"), dict) and (newer := cell.keys() - Cell.__dataclass_fields__.keys()):
+            raise SchemaError(f"its cell has {min(newer)!r}, which this version does not know")
         try:
             record = cls(
                 Cell.from_json(value["cell"]),

@@ -66,6 +66,8 @@ def make_plan(
     """The plan of a recipe; nothing is read or written yet."""
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: give at least 1")
+    if keep_runs and executor != "local":
+        raise UserError(f"--keep-runs: --executor {executor} brings back records alone; leave one of the two out")
     cells = expand(get_recipe(recipe), scale, only, seeds)
     return Plan(cells, records, data or records / ".data", budget, jobs, executor, keep_runs)
 

@@ -32,7 +32,7 @@ from attentiontuner.experts.base import EXPERT_ANNOTATOR, checked
 from attentiontuner.files import locked
 from attentiontuner.progress import progress
 from attentiontuner.seeds import demonstration_seed
-from attentiontuner.tasks import Task
+from attentiontuner.tasks import Task, why_it_cannot_travel
 from attentiontuner.wording import counted
 
 ATTEMPTS_PER_EPISODE = 2
@@ -231,6 +231,8 @@ def _collect_missing(
         for index in missing:
             yield collect_shard(writer.path, writer.manifest, task, index)
         return
+    if problem := why_it_cannot_travel(task):
+        raise UserError(f"{problem}, or use --workers 1")
     with _pool(processes) as pool:
         with ctrl_c_is_not_inherited():
             jobs = [pool.submit(collect_shard, writer.path, writer.manifest, task, index) for index in missing]

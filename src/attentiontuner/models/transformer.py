@@ -115,7 +115,8 @@ class Layout(NamedTuple):
 
     def fused_attention(self, projected: Tensor) -> Tensor:
         """Causal attention within each episode: `[tokens, 3, h, D / H]` → `[tokens, h, D / H]`."""
-        if projected.is_cuda and projected.dtype == torch.bfloat16:
+        size = projected.shape[-1]
+        if projected.is_cuda and projected.dtype == torch.bfloat16 and size % 8 == 0 and size <= 256:  # what it can do
             longest = max(self.tokens, self.per_step * FILLER_STEPS)
             query, key, value = projected.unbind(1)
             out = varlen_attn(query, key, value, self.ends, self.ends, longest, longest, **_CAUSAL)

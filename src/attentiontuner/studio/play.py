@@ -61,7 +61,7 @@ class Player:
     """One person at one environment. An episode is in the data set only after `save`; until then `discard` undoes it.
 
     Args:
-        root: data set folder; made with the first saved episode.
+        root: data set folder; one that is not there is made at once, so that a wrong one is told before anybody plays.
         task: what is played.
         name: under which the playing time is recorded.
         seed: the data set seed whose environment seeds are played in order.
@@ -111,7 +111,8 @@ class Player:
             episode.actions.append(action)
             episode.rewards.append(float(reward))
             episode.frames.append(self.task.seen(observation).copy())
-            episode.terminated, episode.truncated = bool(terminated), bool(truncated)
+            at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
+            episode.terminated, episode.truncated = bool(terminated), bool(truncated) or at_the_end
             episode.success = episode.ended and self.task.solved(float(reward), episode.terminated, info)
             return self._state()
 

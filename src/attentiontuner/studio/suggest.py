@@ -3,6 +3,7 @@
 A suggestion is (p, q, weight) with a weight from 0 to 1. It is an annotation only once somebody accepts it.
 """
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -39,6 +40,7 @@ class Suggester:
     def __init__(self, desk: Desk, run: Path | None = None, threshold: float = 0.1, enabled: bool = True) -> None:
         self.desk, self.run, self.threshold, self.enabled = desk, run, threshold, enabled
         self._attention: dict[int, list[Suggestion]] = {}
+        self._thinking = threading.Lock()
 
     def sources(self, annotator: str) -> list[Source]:
         """What `annotator` can choose from, the most useful first."""
@@ -78,14 +80,15 @@ class Suggester:
         return [] if annotation is None else [(int(p), int(q), 1.0) for p, q, _ in annotation.pairs]
 
     def _from_run(self, episode: int) -> list[Suggestion]:
-        if episode not in self._attention:
-            # Torch is loaded here and nowhere else in the studio.
-            from attentiontuner.evaluation.policy import recalled_steps
+        with self._thinking:  # one at a time: two threads cannot record CUDA graphs at once
+            if episode not in self._attention:
+                # Torch is loaded here and nowhere else in the studio.
+                from attentiontuner.evaluation.policy import recalled_steps
 
-            assert self.run is not None
-            found = recalled_steps(self.run, self.desk.demonstration(episode), self.threshold)
-            self._attention[episode] = [(int(p), int(q), min(max(float(w), 0.0), 1.0)) for p, q, w in found]
-        return self._attention[episode]
+                assert self.run is not None
+                found = recalled_steps(self.run, self.desk.demonstration(episode), self.threshold)
+                self._attention[episode] = [(int(p), int(q), min(max(float(w), 0.0), 1.0)) for p, q, w in found]
+            return self._attention[episode]
 
     def _from_before(self, annotator: str, episode: int, length: int, stretched: bool) -> list[Suggestion]:
         """Pairs of the nearest earlier demonstration that this annotator has marked."""

@@ -127,6 +127,7 @@ def open_run(run: Path, config: TrainConfig, data: Mapping[str, Any], versions: 
         write_json(path, value)
         return
     before = _read_config(run)
+    before["train"] = TrainConfig.from_json(before["train"]).to_json()  # older than a field: it had the default
     for part in ("train", "data"):
         difference = first_difference(before[part], value[part])
         if difference is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from attentiontuner.demos.writer import plain_settings
 from attentiontuner.errors import UserError
 from attentiontuner.models import model_config_from_json
 from attentiontuner.models.heads import Head, parse_heads
@@ -126,7 +127,7 @@ class TrainConfig:
             raise UserError(f"unknown method {self.method!r}: the methods are {', '.join(METHODS)}")
         if not METHODS[self.method].pairs:
             object.__setattr__(self, "memory_weight", 0.0)
-        object.__setattr__(self, "settings", dict(self.settings))
+        object.__setattr__(self, "settings", plain_settings(self.settings))
         object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
         if not isinstance(self.model, METHODS[self.method].network):
             raise UserError(f"method {self.method!r} does not train a {type(self.model).__name__}")
@@ -153,7 +154,8 @@ class TrainConfig:
         self._check("test_fraction", 0 <= self.test_fraction < 1, "0 or more and below 1")
         self._check("demos", self.demos is None or self.demos >= 1, "at least 1")
         self._check("memory_limit", self.memory_limit is None or self.memory_limit >= 1, "at least 1 byte")
-        self._check("heatmap_epochs", min(self.heatmap_epochs, default=0) >= 0, "0 or more")
+        drawn = (*self.heatmap_epochs, 0)
+        self._check("heatmap_epochs", 0 <= min(drawn) <= max(drawn) <= self.epochs, f"epochs from 0 to {self.epochs}")
         self._check(
             "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
         )

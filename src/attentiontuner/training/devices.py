@@ -23,9 +23,11 @@ GPU_MEMORY_SHARE = 0.4
 
 
 def choose_device(name: torch.device | str | None = None) -> torch.device:
-    """The device called `name`; by default this process's GPU, or the CPU where there is none."""
+    """The device called `name`; `cuda` is this process's GPU. By default that, or the CPU where there is none."""
     if name is None:
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if str(name) == "cuda":
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -81,6 +81,8 @@ class Session:
                     if not self._train_epoch(bar, signals, deadline, log):
                         return False
                     self._finish_epoch(evaluate, log, bar)
+                if signals:  # it came when the last epoch had been trained
+                    raise self._interrupted(signals[0])
                 return True
         finally:
             if log is not None:

@@ -113,7 +113,7 @@ class Source:
 
     def frames(self) -> int:
         """About how many distinct training observations there are."""
-        return frame_bytes(self._frames, self.episodes) // _frame_size(self._frames)
+        return max(1, frame_bytes(self._frames, self.episodes) // _frame_size(self._frames))
 
     def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
         """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""

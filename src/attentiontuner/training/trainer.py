@@ -73,6 +73,8 @@ def train(
     if test_data is not None:
         _check_data(config, test_data, "--test-data")
     episodes, (test_store, test_episodes) = split_episodes(data, test_data, config)
+    if config.heatmap_epochs and not len(test_episodes):
+        raise UserError("--heatmap-epochs: there is no test demonstration to draw; give --test-data or more --data")
     config = _resolve(config, data, episodes, place)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
@@ -82,6 +84,7 @@ def train(
         # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
         stack.enter_context(torch.cuda.device(place) if place.type == "cuda" else nullcontext())
         stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
         # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
         stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
         source = Source(data, episodes, config, place)
