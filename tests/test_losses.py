@@ -1,13 +1,18 @@
 """The losses: Equation 4 to the letter, and the stable path equal to it in value and gradient."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from attentiontuner.data.batches import DemoData
+from attentiontuner.errors import UserError
 from attentiontuner.losses import loss_terms, memory_cross_entropy, memory_loss
 from attentiontuner.models import Head
 from attentiontuner.models.transformer import Output
+from tests.demos.examples import demonstration, make_writer
 from tests.models.test_transformer import GRID, packed_demos
 
 
@@ -121,3 +126,40 @@ def test_unannotated_episodes_take_part_in_imitation_only():
     packed.annotated[:] = False
     nobody = DemoData(type(packed)(**{**packed.__dict__, "pairs": packed.pairs[:0]})).batch(np.array([0, 1]))
     assert loss_terms(random_output(nobody, 1), nobody, 10.0).memory.item() == 0
+
+
+def test_a_matrix_of_truths_or_multiplicities_and_a_list_of_lengths_mean_the_same():
+    attention = torch.tensor([[[1.0, 0.0], [0.25, 0.75]]])
+    expert = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
+    usual = memory_loss(attention, expert, torch.tensor([2]))
+    assert memory_loss(attention, expert.bool(), [2]) == usual
+    assert memory_loss(attention, 3 * expert, (2,)) == usual
+
+
+@pytest.mark.parametrize(
+    ("attention", "expert", "lengths", "text"),
+    [
+        ((2, 1, 4, 4), (2, 1, 4, 4), [4, 4], r"attention \(2, 1, 4, 4\), .* of several heads give one at a time"),
+        ((2, 4, 4), (2, 4, 4), [4], r"lengths \(1,\) must be \[B, n, n\], \[B, n, n\] and \[B\]"),
+        ((2, 4, 4), (4, 4), [4, 4], r"expert \(4, 4\)"),
+        ((2, 4, 4), (2, 4, 4), [8, 4], "a trajectory of 8 tokens, but attention over 4"),
+    ],
+)
+def test_shapes_that_would_give_a_wrong_number_are_refused(attention, expert, lengths, text):
+    with pytest.raises(UserError, match=text):
+        memory_loss(torch.full(attention, 0.5), torch.zeros(expert), lengths)
+
+
+def test_the_page_shows_how_to_use_it_in_another_model(tmp_path, monkeypatch):
+    page = Path(__file__).parents[1] / "docs" / "training.md"
+    (block,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "memory_loss(" in text]
+    pairs = [[(0, 2), (0, 2)], None, [(1, 2), (2, 4)]]
+    make_writer(tmp_path / "data/hallway").append([demonstration(i, pairs[i], 5) for i in range(3)], "expert")
+    monkeypatch.chdir(tmp_path)
+    weights = torch.full((2, 5, 5), 0.5)
+    names = {"my_model": lambda demos: (torch.zeros(()), weights)}
+    exec(block, names)
+    expert = torch.eye(5).repeat(2, 1, 1)
+    expert[0, 2, 0] = expert[1, 2, 1] = expert[1, 4, 2] = 1
+    torch.testing.assert_close(names["expert"], expert)
+    torch.testing.assert_close(names["loss"], 10 * memory_loss(weights, expert, [5, 5]))

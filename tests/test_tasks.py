@@ -112,3 +112,13 @@ def test_success_is_what_info_says_or_a_positive_last_reward():
     assert reported_success(0.5, True, {})
     assert not reported_success(0.5, False, {})
     assert not reported_success(0.0, True, {})
+
+
+def test_a_horizon_that_cannot_be_told_from_the_settings_is_one_line():
+    task = replace(get_task("hallway"), horizon=lambda settings: settings["length"] + 1).with_settings(
+        {"length": "abc"}
+    )
+    with pytest.raises(
+        UserError, match=r"task 'hallway': its horizon .* settings .*'abc'.*test_tasks.py, line \d+: Type"
+    ):
+        _ = task.max_steps

@@ -26,6 +26,7 @@ _HOMES = {
     "collect": "attentiontuner.experts.collect",
     # training and playing
     "memory_loss": "attentiontuner.losses",
+    "expert_matrix": "attentiontuner.data.tokens",
     "TrainConfig": "attentiontuner.training.config",
     "paper_config": "attentiontuner.training.config",
     "train": "attentiontuner.training.trainer",
@@ -38,6 +39,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
+    from attentiontuner.data.tokens import expert_matrix as expert_matrix
     from attentiontuner.demos import Demonstration as Demonstration
     from attentiontuner.demos import DemoStore as DemoStore
     from attentiontuner.demos import DemoWriter as DemoWriter

@@ -3,6 +3,7 @@
 Legend: B episodes, S steps, n tokens of the longest episode, A attention weights, E the expert's matrix.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from attentiontuner.data.batches import Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
+from attentiontuner.errors import UserError
 from attentiontuner.models.transformer import Output, Recalled
 
 LOG_FLOOR = -100.0
@@ -85,16 +87,28 @@ def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
     return ((rows + recalled.cut) * counted).sum() / batch.totals[2]
 
 
-def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor) -> Tensor:
-    """Equation 4: binary cross-entropy between attention weights and E, both `[B, n, n]`, `lengths` `[B]` in tokens.
+def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
+    """Equation 4: binary cross-entropy between the attention weights of one head and E, both `[B, n, n]`.
 
-    The mean over the n × n entries of every trajectory's own n; the upper triangle, where both sides are 0, counts
-    among the entries. Over a batch: the sum of all entries divided by their number.
+    Row i of both is what token i attends to. E is one, or True, where `data.tokens.expert_matrix` has a one; `lengths`
+    `[B]` are the trajectories' own n in tokens. The mean over the n × n entries of every trajectory's own n; the upper
+    triangle, where both sides are 0, counts among the entries. Over a batch: the sum of all entries divided by their
+    number.
     """
-    token = torch.arange(attention.shape[-1], device=attention.device)
-    inside = token < lengths[:, None]
+    lengths = torch.as_tensor(lengths)
+    shape = tuple(attention.shape)
+    if len(shape) != 3 or shape[1] != shape[2] or tuple(expert.shape) != shape or tuple(lengths.shape) != shape[:1]:
+        raise UserError(
+            f"memory_loss: attention {shape}, expert {tuple(expert.shape)} and lengths {tuple(lengths.shape)} must be "
+            "[B, n, n], [B, n, n] and [B]; of several heads give one at a time"
+        )
+    # On a GPU they are taken as they are: looking would mean to wait for it.
+    if lengths.device.type == "cpu" and len(lengths) and int(lengths.max()) > shape[1]:
+        raise UserError(f"memory_loss: a trajectory of {int(lengths.max())} tokens, but attention over {shape[1]}")
+    token = torch.arange(shape[1], device=attention.device)
+    inside = token < lengths.to(attention.device)[:, None]
     inside = inside[:, :, None] & inside[:, None, :]
-    entry = expert * _log(attention) + (1 - expert) * _log(1 - attention)
+    entry = torch.where(expert > 0, _log(attention), _log(1 - attention))
     return -torch.where(inside, entry, 0).sum() / inside.sum()
 
 

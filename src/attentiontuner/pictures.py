@@ -152,7 +152,8 @@ def save_episode_picture(spec: ObservationSpec, demonstration: Demonstration, pa
         axes.set_title(f"step {step}{role}", fontsize=8, color="#b3261e" if role else "black")
     for axes in top.axes:
         axes.set_axis_off()
-    name = f"{title or 'episode'} {demonstration.episode} · seed {demonstration.seed}"
+    number = "" if demonstration.episode is None else f" {demonstration.episode}"
+    name = f"{title or 'episode'}{number} · seed {demonstration.seed}"
     result = "solved" if demonstration.success else "not solved"
     figure.suptitle(f"{name} · {counted(len(demonstration), 'step')} · {result}")
     _draw_matrix(bottom.subplots(), demonstration)

@@ -1,5 +1,6 @@
 """Progress of anything long: a bar on a terminal, a plain line now and then elsewhere. Always on stderr."""
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ class Bar:
         self._display = display
         self._task = display.add_task(label, total=total, note="") if display else None
         self._started = self._printed = time.monotonic()
+        self._last_line = ""
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Count `amount` more units as done; `note` is shown beside the bar until the next one."""
@@ -32,13 +34,23 @@ class Bar:
             self.print_line()
 
     def print_line(self) -> None:
-        """One plain line: label, how far, seconds so far, note."""
+        """One plain line: label, how far, seconds so far, about how many are left, note."""
         seconds = time.monotonic() - self._started
-        print(
-            f"{self.label}: {self.done}/{self.total} in {seconds:.0f} s {self.note}".rstrip(),
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"{self.label}: {self.done}/{self.total} in {seconds:.0f} s"
+        if 0 < self.done < self.total:
+            line += f", about {duration(seconds * (self.total / self.done - 1))} left"
+        line += f", {self.note}" if self.note else ""
+        if self.done < self.total or line != self._last_line:  # the end is said once
+            print(line, file=sys.stderr, flush=True)
+        self._last_line = line
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min` or `7 h 05 min`."""
+    minutes = math.ceil(seconds / 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min" if seconds > 60 else f"{seconds:.0f} s"
 
 
 @contextmanager

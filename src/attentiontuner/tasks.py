@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.errors import UserError
+from attentiontuner.errors import UserError, where_and_what
 from attentiontuner.experts.base import Expert
 from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
 
@@ -74,7 +74,15 @@ class Task:
     @property
     def max_steps(self) -> int:
         """The horizon under the present settings, in steps."""
-        return self.horizon(self.settings) if callable(self.horizon) else self.horizon
+        if not callable(self.horizon):
+            return self.horizon
+        try:
+            return int(self.horizon(self.settings))
+        except (TypeError, ValueError, KeyError) as error:
+            raise UserError(
+                f"task {self.name!r}: its horizon cannot be told from the settings {dict(self.settings)} "
+                f"({where_and_what(error)})"
+            ) from error
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Task":
         """The same task with some environment settings replaced; unknown ones are refused by the environment."""

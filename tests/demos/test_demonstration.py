@@ -72,6 +72,12 @@ def test_arrays_are_read_only_and_the_callers_are_not():
     actions[0] = 1
 
 
+def test_an_episode_without_a_number_is_not_called_0():
+    with pytest.raises(UserError, match=r"^an episode without a number \(give episode=\), pair \(2, 1\): p must be"):
+        make(episode=None, pairs=[(2, 1)])
+    assert repr(Demonstration(np.zeros((2, 1)), [0, 1])).startswith("Demonstration(seed 0, observations 2×1")
+
+
 def test_none_and_empty_stay_different():
     assert make().pairs is None
     assert make(pairs=[]).pairs.shape == (0, 3)

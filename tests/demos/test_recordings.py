@@ -119,3 +119,15 @@ def test_vectors_that_are_not_finite_are_refused_and_found(tmp_path, bad, monkey
         UserError, match=r"00001\.safetensors\.zst, episode 2: step 3 holds a number that is not finite"
     ):
         DemoStore.open(tmp_path / "d").verify()
+
+
+def test_the_same_recordings_are_not_added_twice(tmp_path):
+    recorded = [demonstration(1, None), demonstration(2, None)]
+    writer = make_writer(tmp_path / "d", seed=None)
+    writer.append(recorded)
+    writer.append([demonstration(3, None)])
+    with pytest.raises(UserError, match="d holds 2 such episodes already, 0 to 1, the same to the last bit: nothing"):
+        make_writer(tmp_path / "d", seed=None).append([one.with_pairs([]) for one in recorded], annotator="anna")
+    store = DemoStore.open(tmp_path / "d")
+    store.verify()
+    assert (len(store), store.annotators()) == (3, [])

@@ -81,12 +81,13 @@ def test_the_seconds_of_a_finished_evaluation_stay(tmp_path):
         assert summary["seconds"] >= 0.3
 
 
-def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path):
+def test_another_evaluation_starts_anew_and_keeps_the_old_one(tmp_path, capsys):
     _, old = evaluate(CuePolicy(), TASK, 10, tmp_path, workers=0, of={"weights": "old"})
     (tmp_path / "episode-0002-failed.gif").write_bytes(b"film of the old weights")
     evaluate(CuePolicy(), TASK, 5, tmp_path, workers=0, of={"weights": "new"})
     assert not list(tmp_path.glob("*.gif"))
     assert (tmp_path / "earlier" / "1" / "episode-0002-failed.gif").exists()
+    assert f"seed or settings, is now in {tmp_path / 'earlier' / '1'}\n" in capsys.readouterr().err
     assert len(lines(tmp_path)) == 5
     assert len(lines(tmp_path / "earlier" / "1")) == 10
     assert json.loads((tmp_path / "earlier" / "1" / "summary.json").read_text()) == old

@@ -26,14 +26,17 @@ def head_of(recalled: NDArray[np.int64], recalling: NDArray[np.int64], heads: in
     return recalled // -(-(recalling + 1) // heads)
 
 
-def expert_matrix(pairs: NDArray[Any], length: int, attend_self: bool = True) -> NDArray[np.float32]:
-    """E of one episode: float32 `[2·length, 2·length]` from pairs `[K, 2 or 3]` in timesteps.
+def expert_matrix(
+    pairs: NDArray[Any], length: int, attend_self: bool = True, tokens_per_step: int = TOKENS_PER_STEP
+) -> NDArray[np.float32]:
+    """E of one episode from pairs `[K, 2 or 3]` in timesteps: float32 `[n, n]`, n = tokens_per_step · length, a one at
+    (token of q, token of p) for each pair, however often it counts. The observation is the first token of its step.
 
-    `attend_self` adds a one at (2t, 2t) for every observation: attend to the present.
+    `attend_self` adds a one on the diagonal for every observation: attend to the present.
     """
-    expert = np.zeros((TOKENS_PER_STEP * length,) * 2, np.float32)
-    expert[observation_token(pairs[:, 1]), observation_token(pairs[:, 0])] = 1
+    expert = np.zeros((tokens_per_step * length,) * 2, np.float32)
+    expert[tokens_per_step * pairs[:, 1], tokens_per_step * pairs[:, 0]] = 1
     if attend_self:
-        present = observation_token(np.arange(length))
+        present = tokens_per_step * np.arange(length)
         expert[present, present] = 1
     return expert

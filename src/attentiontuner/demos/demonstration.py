@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs
+from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs, name_of
 from attentiontuner.errors import UserError
 from attentiontuner.wording import counted
 
@@ -28,7 +28,7 @@ class Demonstration:
         success: whether the task was solved.
         pairs: `[K, 3]` int32 rows (p, q, multiplicity), see `demos.pairs`; **None means not annotated**, an empty
             array means annotated with nothing to remember.
-        episode: its number in the data set, for messages.
+        episode: its number in the data set, for messages; None before it has one.
     """
 
     observations: NDArray[Any]
@@ -39,34 +39,34 @@ class Demonstration:
     seed: int = 0
     success: bool = True
     pairs: PairArray | None = None
-    episode: int = 0
+    episode: int | None = None
 
     def __post_init__(self) -> None:
         length = len(self.actions)
         if length == 0:
-            raise UserError(f"episode {self.episode}, actions: an episode needs at least one step, this has 0")
+            raise UserError(f"{self.name}, actions: an episode needs at least one step, this has 0")
         if self.rewards is None:
             object.__setattr__(self, "rewards", np.zeros(length, np.float32))
         for field, array in (("observations", self.observations), ("rewards", self.rewards)):
             if len(array) != length:
                 entries = counted(len(array), "entry", "entries")
-                raise UserError(f"episode {self.episode}, {field}: {entries}, but actions has {length}")
+                raise UserError(f"{self.name}, {field}: {entries}, but actions has {length}")
         if np.ndim(self.actions) != 1 or np.asarray(self.actions).dtype.kind not in "iu" or np.min(self.actions) < 0:
-            raise UserError(f"episode {self.episode}, actions: expected whole numbers from 0, shape [T]")
+            raise UserError(f"{self.name}, actions: expected whole numbers from 0, shape [T]")
         if np.ndim(self.rewards) != 1:
             raise UserError(
-                f"episode {self.episode}, rewards: expected one number a step, shape [T], not {np.shape(self.rewards)}"
+                f"{self.name}, rewards: expected one number a step, shape [T], not {np.shape(self.rewards)}"
             )
         if not isinstance(self.seed, int | np.integer):
-            raise UserError(f"episode {self.episode}, seed: {self.seed!r} is not a whole number")
+            raise UserError(f"{self.name}, seed: {self.seed!r} is not a whole number")
         if not np.isfinite(self.rewards).all():
-            raise UserError(f"episode {self.episode}, rewards: a reward is not a finite number")
+            raise UserError(f"{self.name}, rewards: a reward is not a finite number")
         try:
             observations = np.asarray(self.observations)
         except ValueError:  # a list of arrays of several shapes
             shapes = sorted({np.shape(one) for one in self.observations}, key=str)
             raise UserError(
-                f"episode {self.episode}, observations: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
+                f"{self.name}, observations: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
             ) from None
         self._freeze("observations", observations)
         self._freeze("actions", np.asarray(self.actions, np.int64))
@@ -79,6 +79,11 @@ class Demonstration:
         view.setflags(write=False)
         object.__setattr__(self, field, view)
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return name_of(self.episode)
+
     def __len__(self) -> int:
         """Number of steps T."""
         return len(self.actions)
@@ -87,7 +92,8 @@ class Demonstration:
         memory = "not annotated" if self.pairs is None else counted(len(self.pairs), "pair")
         shape = "×".join(map(str, self.observations.shape))
         result = "success" if self.success else "failure"
-        return f"Demonstration(episode {self.episode}, seed {self.seed}, observations {shape}, {result}, {memory})"
+        number = "" if self.episode is None else f"episode {self.episode}, "
+        return f"Demonstration({number}seed {self.seed}, observations {shape}, {result}, {memory})"
 
     def memory_pairs(self) -> Iterator[MemoryPair]:
         """The pairs one by one; nothing where the episode is not annotated."""

@@ -26,7 +26,12 @@ class MemoryPair(NamedTuple):
     multiplicity: int = 1
 
 
-def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode: object = "?") -> PairArray:
+def name_of(episode: object) -> str:
+    """What messages call an episode of this number."""
+    return "an episode without a number (give episode=)" if episode is None else f"episode {episode}"
+
+
+def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode: object = None) -> PairArray:
     """Validate and normalise pairs of an episode of `length` steps.
 
     `pairs` holds (p, q) or (p, q, multiplicity); a pair given several times has its multiplicities added.
@@ -39,7 +44,7 @@ def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode
         rows = np.column_stack([rows, np.ones(len(rows), rows.dtype)])
     whole = rows.dtype.kind in "iuf" and np.array_equal(rows, rows.astype(np.int64))
     if rows.ndim != 2 or rows.shape[1] != 3 or not whole:
-        raise UserError(f"episode {episode}, pairs: rows must be whole numbers {FORMS}")
+        raise UserError(f"{name_of(episode)}, pairs: rows must be whole numbers {FORMS}")
     rows = rows.astype(np.int64)
     _check(rows[:, 0] >= 0, rows, episode, "p is negative")
     _check(rows[:, 0] < rows[:, 1], rows, episode, "p must be before q")
@@ -60,21 +65,21 @@ def _rows(pairs: Iterable[Sequence[int]], episode: object) -> NDArray[Any]:
     """`[K, 3]` of whatever the pairs hold; one that has not two or three entries is refused."""
     if not isinstance(pairs, Iterable) or (isinstance(pairs, np.ndarray) and pairs.ndim != 1):
         given = f"an array of shape {pairs.shape}" if isinstance(pairs, np.ndarray) else repr(pairs)
-        raise UserError(f"episode {episode}, pairs: {given} is not a list of pairs, such as [(0, 3)]")
+        raise UserError(f"{name_of(episode)}, pairs: {given} is not a list of pairs, such as [(0, 3)]")
     listed = list(pairs)
     for pair in listed:
         if not isinstance(pair, Sized) or len(pair) not in (2, 3):
-            raise UserError(f"episode {episode}, pairs: {pair} is not {FORMS}: give a list of pairs, such as [(0, 3)]")
+            raise UserError(f"{name_of(episode)}, pairs: {pair} is not {FORMS}: give a list of pairs, such as [(0, 3)]")
     try:
         return np.array([(*pair, 1)[:3] for pair in listed] or np.empty((0, 3)))
     except ValueError:
-        raise UserError(f"episode {episode}, pairs: rows must be whole numbers {FORMS}") from None
+        raise UserError(f"{name_of(episode)}, pairs: rows must be whole numbers {FORMS}") from None
 
 
 def _check(good: NDArray[np.bool_], rows: NDArray[np.int64], episode: object, problem: str) -> None:
     if not good.all():
         p, q, _ = rows[int(np.argmin(good))]
-        raise UserError(f"episode {episode}, pair ({p}, {q}): {problem}")
+        raise UserError(f"{name_of(episode)}, pair ({p}, {q}): {problem}")
 
 
 def _frozen(rows: PairArray) -> PairArray:

@@ -145,9 +145,8 @@ def build_shard(demonstrations: Sequence[Demonstration], observation: Observatio
     )
     bad = not_finite(shard)
     if bad is not None:
-        episode = demonstrations[bad[0]].episode
         raise UserError(
-            f"episode {episode}, observations: step {bad[1]} holds a number that is not finite: "
+            f"{demonstrations[bad[0]].name}, observations: step {bad[1]} holds a number that is not finite: "
             "replace it, or leave the episode out"
         )
     return shard
@@ -167,7 +166,7 @@ def not_finite(shard: Shard) -> tuple[int, int] | None:
 
 
 def _check(demonstration: Demonstration, observation: ObservationSpec, actions: int) -> None:
-    found, name = demonstration.observations, f"episode {demonstration.episode}"
+    found, name = demonstration.observations, demonstration.name
     if found.shape[1:] != observation.shape or found.dtype != observation.dtype:
         raise UserError(
             f"{name}, observations: {found.dtype} {found.shape[1:]} each, but the data set's specification says "

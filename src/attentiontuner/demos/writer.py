@@ -244,6 +244,12 @@ def write_shard_files(
         sha256=hashlib.sha256(content).hexdigest(),
         lengths=tuple(int(length) for length in shard.lengths),
     )
+    for other in manifest.shards:
+        if other.sha256 == entry.sha256 and other.index != index:
+            raise UserError(
+                f"{root} holds {counted(entry.episodes, 'such episode')} already, {other.first} to {other.end - 1}, "
+                "the same to the last bit: nothing was added"
+            )
     for annotator, of_episodes in annotations.items():
         if len(of_episodes) != len(demonstrations):
             annotated = counted(len(of_episodes), "episode")

@@ -309,7 +309,7 @@ def recalled_steps(
     if model.config.observation.shape != demonstration.observations.shape[1:]:  # type: ignore[union-attr]
         raise UserError(
             f"{run} was trained on {_describe(model.config.observation)} observations, "  # type: ignore[union-attr]
-            f"episode {demonstration.episode} has {'×'.join(map(str, demonstration.observations.shape[1:]))}"
+            f"{demonstration.name} has {'×'.join(map(str, demonstration.observations.shape[1:]))}"
         )
     policy.reset(1)
     found = []

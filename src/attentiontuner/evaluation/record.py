@@ -8,6 +8,7 @@ moves what it finds to OUT/earlier/1, 2, ….
 """
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,7 +61,7 @@ def evaluate(
             open(out / EPISODES_FILE, "a", encoding="utf-8") as stream,
             progress(f"evaluate {task.name}", total=episodes) as bar,
         ):
-            bar.advance(len(results), _running_rate(results))
+            bar.advance(episodes - len(missing), _running_rate(results))
 
             def on_result(result: EpisodeResult) -> None:
                 stream.write(json.dumps(result.to_json()) + "\n")
@@ -148,3 +149,7 @@ def _set_aside(out: Path) -> None:
     folder.mkdir(parents=True)
     for path in (out / EPISODES_FILE, out / SUMMARY_FILE, *out.glob("episode-*.gif")):
         path.rename(folder / path.name)
+    print(
+        f"attentiontuner: the evaluation before, of other weights, seed or settings, is now in {folder}",
+        file=sys.stderr,
+    )

@@ -242,12 +242,6 @@ class Environments:
         if self._here is not None:
             self._here.close()
 
-    def __enter__(self) -> "Environments":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _worker(
     pipe: "Connection[bytes, bytes]",

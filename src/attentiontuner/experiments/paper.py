@@ -44,7 +44,6 @@ class Value(NamedTuple):
 
 
 VALUES = {"mortar-mayhem": Value(400, 16_000, 40.0, 16.0), "hallway": Value(250, 10_000, 40.0, 14.0)}
-VALUES_PLACE = "Appendix L"
 
 WELCH_P = {
     "mortar-mayhem": 0.016,

@@ -4,7 +4,7 @@ import html
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from attentiontuner.evaluation.metrics import over_seeds, welch_test
 from attentiontuner.experiments import paper
@@ -57,7 +57,6 @@ class Table:
     recipe: Recipe
     scale: str
     rows: Mapping[str, Mapping[str, Entry]]
-    notes: Sequence[str] = field(default_factory=tuple)
 
     @property
     def has_results(self) -> bool:
@@ -115,7 +114,7 @@ MANY_COLUMNS = 7
 """With more columns than this a table stands on its side."""
 
 
-def result_grid(table: Table, with_paper: bool = True) -> Grid:
+def result_grid(table: Table) -> Grid:
     """One line per task, ours over the paper's; where there are many columns, one line per column."""
     titles = [column.title for column in table.recipe.columns]
     if len(titles) > MANY_COLUMNS:
@@ -127,7 +126,7 @@ def result_grid(table: Table, with_paper: bool = True) -> Grid:
     body = []
     for task, row in table.rows.items():
         body.append([get_task(task).title, "ours", *(row[title].ours for title in titles)])
-        if with_paper and any(row[title].published for title in titles):
+        if any(row[title].published for title in titles):
             body.append(["", "paper", *(row[title].theirs for title in titles)])
     return Grid(head, body)
 

@@ -21,7 +21,15 @@ from attentiontuner.training.devices import Processes
 from attentiontuner.training.heatmaps import write_heatmaps
 from attentiontuner.training.log import MetricsLog
 from attentiontuner.training.source import Source
-from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser, set_learning_rate
+from attentiontuner.training.step import (
+    LOCAL_SUMS,
+    TrainStep,
+    batches_counted,
+    first_bad_step,
+    held_out_metrics,
+    make_optimiser,
+    set_learning_rate,
+)
 from attentiontuner.training.stopping import Interrupted, stop_signals
 from attentiontuner.wording import counted
 
@@ -75,6 +83,7 @@ class Session:
         try:
             shown = progress(label, max(remaining, 0)) if self.team.first else nullcontext(SilentBar(label, 0, None))
             with shown as bar, stop_signals() as signals:
+                bar.advance(0, f"epoch {self.epoch}/{self.config.epochs}")
                 if self.epoch == self.batch == 0:
                     self._draw()
                 while self.epoch < self.config.epochs:
@@ -199,8 +208,6 @@ class Session:
             write_heatmaps(self.out, self.epoch, self.model, self.test, self.config.attend_self)
 
     def _note(self, bar: Bar, metrics: Mapping[str, Any]) -> None:
-        recent = self.metrics[-10:]
-        left = (self.config.epochs - self.epoch) * sum(m["seconds"] for m in recent) / max(len(recent), 1)
         parts = [f"epoch {self.epoch}/{self.config.epochs}", f"loss {metrics['imitation_loss']:.4f}"]
         if self.config.supervised():
             parts.append(f"memory {metrics['memory_loss']:.4f}")
@@ -208,7 +215,7 @@ class Session:
             parts.append(f"test accuracy {100 * metrics['test_accuracy']:.2f} %")
         if "success_rate" in metrics:
             parts.append(f"success {100 * metrics['success_rate']:.1f} %")
-        bar.advance(0, ", ".join([*parts, f"about {_duration(left)} left"]))
+        bar.advance(0, ", ".join(parts))
 
     def _check_finite(self, sums: Tensor) -> None:
         """Stop where a loss or gradient was not finite: weights after it are worth nothing and are never saved."""
@@ -289,23 +296,3 @@ class SilentBar(Bar):
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         pass
-
-
-LOCAL_SUMS = 4
-"""How many of `TrainStep.sums` each process has only its share of."""
-
-
-def first_bad_step(sums: Tensor) -> int:
-    """The first step since the sums began whose loss or gradient was not finite, from 0; -1 where all were."""
-    bad = float(sums[6])
-    return int(bad) if bad < 1e29 else -1
-
-
-def batches_counted(sums: Tensor) -> int:
-    """How many batches the sums cover."""
-    return int(sums[5])
-
-
-def _duration(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

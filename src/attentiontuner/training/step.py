@@ -16,11 +16,26 @@ from torch import Tensor, nn
 from attentiontuner.data.batches import Batch, DemoData, Sizes
 from attentiontuner.losses import loss_terms
 from attentiontuner.models.heads import Head
+from attentiontuner.models.recall import RecallTransformer
 
 Precision = Literal["float32", "bfloat16"]
 
 _SUMS = ("imitation", "memory", "correct", "steps", "gradient_norm", "batches", "first_bad")
 _NEVER = 1e30
+
+LOCAL_SUMS = 4
+"""How many of `TrainStep.sums` each process has only its share of."""
+
+
+def first_bad_step(sums: Tensor) -> int:
+    """The first step since the sums began whose loss or gradient was not finite, from 0; -1 where all were."""
+    bad = float(sums[_SUMS.index("first_bad")])
+    return -1 if bad == _NEVER else int(bad)
+
+
+def batches_counted(sums: Tensor) -> int:
+    """How many batches the sums cover."""
+    return int(sums[_SUMS.index("batches")])
 
 
 def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -137,23 +152,21 @@ class TrainStep:
         graph.recording.replay()
 
     def collect(self) -> dict[str, float]:
-        """Means since the last call; waits for the device. `first_bad_step` is -1, or the first step with a loss or
-        gradient that is not finite, counted from 0 since the last call."""
+        """Means since the last call; waits for the device."""
         sums = self.sums.clone()
         self.sums.zero_()
         self.sums[-1] = _NEVER
         if self.processes > 1:
-            together = sums[:4].clone()
+            together = sums[:LOCAL_SUMS].clone()
             dist.all_reduce(together)
-            sums[:4] = together
-        imitation, memory, correct, steps, norm, batches, bad = sums.tolist()
+            sums[:LOCAL_SUMS] = together
+        imitation, memory, correct, steps, norm, batches, _ = sums.tolist()
         batches = max(batches, 1)
         return {
             "imitation_loss": imitation / batches,
             "memory_loss": memory / batches,
             "accuracy": correct / max(steps, 1),
             "gradient_norm": norm / batches,
-            "first_bad_step": -1 if bad == _NEVER else int(bad),
         }
 
 
@@ -187,8 +200,10 @@ def held_out_metrics(
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
     sums = torch.zeros(3, dtype=torch.float64, device=data.device)
-    if data.device.type == "cuda":
-        batch_size = max(batch_size, 256)  # without gradients there is room, and launching costs more than computing
+    # Without gradients there is room, and launching costs more than computing. A recall head meets every cell of the
+    # past, which takes much more room.
+    if data.device.type == "cuda" and not isinstance(model, RecallTransformer):
+        batch_size = max(batch_size, 256)
     for start in range(0, len(data), batch_size):
         batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
         terms = loss_terms(reading(batch), batch, memory_weight=0.0)
