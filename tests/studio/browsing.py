@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from attentiontuner.demos.annotations import read_annotation
 
 CHROMIUM = Path("/usr/bin/chromium")
 SMALL, LARGE = {"width": 1280, "height": 800}, {"width": 1920, "height": 1080}
@@ -92,3 +95,20 @@ def on_episode(page: Page, number: int) -> None:
 def interactions(page: Page, total: bool = False) -> int:
     """How many clicks and keys the page itself has counted on this demonstration (or in all)."""
     return int(page.evaluate(f"document.documentElement.dataset.{'totalInteractions' if total else 'interactions'}"))
+
+
+def name_of(request: pytest.FixtureRequest) -> str:
+    """The annotator of a test."""
+    return str(request.node.originalname)[5:60]
+
+
+def saved(root: Path, annotator: str, episode: int) -> list[list[int]] | None:
+    found = read_annotation(root, annotator, episode)
+    return None if found is None else found.pairs.tolist()
+
+
+def experts(root: Path, episode: int) -> list[list[int]]:
+    pairs = saved(root, "expert", episode)
+    assert pairs
+    assert {p for p, _, _ in pairs} == {1}
+    return pairs

@@ -1,10 +1,12 @@
-"""Small data sets to annotate, and the studio as a client sees it."""
+"""Small data sets to annotate, and the studio as a client and as a browser sees it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
 
 from attentiontuner.demos import Demonstration, as_pairs
@@ -14,9 +16,11 @@ from attentiontuner.seeds import demonstration_seed
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.server import create_app, guarded
 from attentiontuner.tasks import MINIGRID_ACTIONS, MINIGRID_VIEW, get_task
+from tests.studio.browsing import SMALL, Studio, chromium, name_of, on_episode, open_page, studio
 
 TOKEN, PORT = "secret-of-this-launch", 8765
 HALLWAY_SETTINGS = {"length": 18}
+HALLWAY_EPISODES = 8
 
 
 def toy_demonstrations(lengths: tuple[int, ...]) -> list[Demonstration]:
@@ -73,3 +77,47 @@ def client(toy: Path) -> Iterator[TestClient]:
     app = guarded(create_app(Desk(toy), annotator="ada"), TOKEN, "127.0.0.1", PORT)
     with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", cookies={f"studio_{PORT}": TOKEN}) as opened:
         yield opened
+
+
+# --- in a real browser -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hallway(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_hallway(tmp_path_factory.mktemp("studio") / "hallway", HALLWAY_EPISODES)
+
+
+@pytest.fixture(scope="module")
+def running(hallway: Path) -> Iterator[Studio]:
+    with studio("annotate", hallway) as started:
+        yield started
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    opened = browser.new_context(viewport=SMALL)
+    opened.set_default_timeout(15_000)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, running: Studio, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The demonstration the test asks for, for an annotator of the test's own name."""
+    number = getattr(request, "param", 0)
+    opened = open_page(context, running.url)
+    opened.evaluate(f"sessionStorage.setItem('studio.annotator', '{name_of(request)}')")
+    opened.goto(f"http://127.0.0.1:{running.port}/#{number}")
+    opened.reload()
+    opened.wait_for_selector(".step")
+    on_episode(opened, number)
+    yield opened
+    assert opened.complaints == []  # type: ignore[attr-defined]

@@ -7,84 +7,29 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from attentiontuner.demos.annotations import read_annotation, read_annotations
+from attentiontuner.demos.annotations import read_annotation
 from tests.studio.browsing import (
     CHROMIUM,
     LARGE,
     SMALL,
     Studio,
-    chromium,
+    experts,
     interactions,
+    name_of,
     on_episode,
     open_page,
+    saved,
     settled,
     step,
     studio,
     summary,
 )
-from tests.studio.conftest import write_hallway, write_toy
+from tests.studio.conftest import HALLWAY_EPISODES, write_toy
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
 ]
-
-EPISODES = 8
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def hallway(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_hallway(tmp_path_factory.mktemp("studio") / "hallway", EPISODES)
-
-
-@pytest.fixture(scope="module")
-def running(hallway: Path) -> Iterator[Studio]:
-    with studio("annotate", hallway) as started:
-        yield started
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    opened = browser.new_context(viewport=SMALL)
-    opened.set_default_timeout(15_000)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext, running: Studio, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The demonstration the test asks for, for an annotator of the test's own name."""
-    number = getattr(request, "param", 0)
-    opened = open_page(context, running.url)
-    opened.evaluate(f"sessionStorage.setItem('studio.annotator', '{name_of(request)}')")
-    opened.goto(f"http://127.0.0.1:{running.port}/#{number}")
-    opened.reload()
-    opened.wait_for_selector(".step")
-    on_episode(opened, number)
-    yield opened
-    assert opened.complaints == []  # type: ignore[attr-defined]
-
-
-def name_of(request: pytest.FixtureRequest) -> str:
-    return str(request.node.originalname)[5:60]
-
-
-def saved(root: Path, annotator: str, episode: int) -> list[list[int]] | None:
-    found = read_annotation(root, annotator, episode)
-    return None if found is None else found.pairs.tolist()
-
-
-def experts(root: Path, episode: int) -> list[list[int]]:
-    pairs = saved(root, "expert", episode)
-    assert pairs
-    assert {p for p, _, _ in pairs} == {1}
-    return pairs
 
 
 def test_a_whole_demonstration_by_mouse(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:
@@ -100,7 +45,7 @@ def test_a_whole_demonstration_by_mouse(page: Page, hallway: Path, request: pyte
 
 
 def test_a_whole_demonstration_by_keyboard(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:
-    longest = max(range(EPISODES), key=lambda episode: len(experts(hallway, episode)))
+    longest = max(range(HALLWAY_EPISODES), key=lambda episode: len(experts(hallway, episode)))
     expected, keys = experts(hallway, longest), page.keyboard
     for episode in range(longest):
         keys.press(".")
@@ -254,57 +199,6 @@ def test_arcs_and_matrix_are_linked_to_the_steps(page: Page) -> None:
     page.mouse.click(matrix["x"] + 22 + 3.5 * size, matrix["y"] + 20.5 * size)
     page.keyboard.press("Enter")
     summary(page, "1 pair")
-
-
-def test_good_suggestions_take_three_interactions(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:
-    before = interactions(page, total=True)
-    for episode in range(3):
-        on_episode(page, episode)
-        page.keyboard.press("a")
-        summary(page, f"{len(experts(hallway, episode))} pair")
-        page.keyboard.press("n")
-    on_episode(page, 3)
-    settled(page)
-    assert (interactions(page, total=True) - before) / 3 <= 3
-    labels = read_annotations(hallway, name_of(request))
-    assert sorted(labels) == [0, 1, 2]
-    for episode, annotation in labels.items():
-        assert annotation.pairs.tolist() == experts(hallway, episode)
-        assert annotation.origins == {"labels:expert": {(p, q) for p, q, _ in experts(hallway, episode)}}
-        assert annotation.seconds > 0
-
-
-def test_suggestions_one_by_one(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:
-    rows = page.locator("#suggestion-list li[data-pair]")
-    first = experts(hallway, 0)[0]
-    expect(rows).not_to_have_count(0)
-    total = rows.count()
-    assert total >= 3
-    assert saved(hallway, name_of(request), 0) is None
-    page.get_by_label(f"Accept {first[0]} to {first[1]}", exact=True).click()
-    summary(page, "1 pair, 1 of them suggested")
-    page.keyboard.press("]")
-    page.keyboard.press("]")
-    page.keyboard.press("Delete")
-    expect(rows).to_have_count(total - 2)
-    page.keyboard.press("Enter")
-    summary(page, "2 pairs")
-    page.keyboard.press("z")
-    expect(rows).to_have_count(total - 2)
-    rows.last.get_by_title("Reject").click()
-    expect(rows).to_have_count(total - 3)
-    page.keyboard.press("z")
-    expect(rows).to_have_count(total - 2)
-    page.keyboard.press("x")
-    page.locator("#suggestion-list", has_text="All of them are dealt with").wait_for()
-    page.keyboard.press("z")
-    expect(rows).to_have_count(total - 2)
-    settled(page)
-    assert saved(hallway, name_of(request), 0) == [first]
-    page.locator("#following").click()
-    on_episode(page, 1)
-    page.locator("#source").select_option("before")
-    page.locator(f'#suggestion-list li[data-pair="{first[0]},{first[1]}"]').wait_for()
 
 
 def test_two_windows_the_second_writer_is_told(

@@ -1,8 +1,6 @@
 """Playing in a real browser: an LTMB and a Memory Gym episode, annotated, then trained on."""
 
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.studio.times import read_playing
 from attentiontuner.tasks import Task, get_task
-from tests.studio.browsing import CHROMIUM, SMALL, chromium, open_page, step, studio, summary
+from tests.studio.browsing import CHROMIUM, SMALL, open_page, step, studio, summary
 
 pytestmark = [
     pytest.mark.browser,
@@ -24,14 +22,6 @@ pytestmark = [
 ]
 
 TINY_NETWORK = ["--d-model", "16", "--layers", "1", "--model-heads", "1", "--feedforward", "16"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    with chromium() as running:
-        yield running
 
 
 def expert_keys(task: Task, seed: int) -> list[str]:

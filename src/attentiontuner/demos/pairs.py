@@ -12,7 +12,7 @@ from attentiontuner.wording import counted
 PairArray: TypeAlias = NDArray[np.int32]
 """`[K, 3]` rows (p, q, multiplicity), p < q, in order of (q, p), each (p, q) once. Always read-only."""
 
-MOST = 2**31 - 1
+LARGEST = 2**31 - 1
 """The largest multiplicity that is stored."""
 
 FORMS = "(p, q) or (p, q, multiplicity)"
@@ -50,14 +50,14 @@ def as_pairs(pairs: Iterable[Sequence[int]] | NDArray[Any], length: int, episode
     _check(rows[:, 0] < rows[:, 1], rows, episode, "p must be before q")
     _check(rows[:, 1] < length, rows, episode, f"q is outside the episode of {counted(length, 'step')}")
     _check(rows[:, 2] >= 1, rows, episode, "the multiplicity is below 1")
-    _check(rows[:, 2] <= MOST, rows, episode, f"the multiplicity is above {MOST}")
+    _check(rows[:, 2] <= LARGEST, rows, episode, f"the multiplicity is above {LARGEST}")
     key = rows[:, 1] * length + rows[:, 0]
     if np.all(key[1:] > key[:-1]):
         return _frozen(rows.astype(np.int32))
     unique, inverse = np.unique(key, return_inverse=True)
     multiplicity = np.bincount(inverse, weights=rows[:, 2]).astype(np.int64)
     rows = np.column_stack([unique % length, unique // length, multiplicity])
-    _check(rows[:, 2] <= MOST, rows, episode, f"the multiplicities add up to more than {MOST}")
+    _check(rows[:, 2] <= LARGEST, rows, episode, f"the multiplicities add up to more than {LARGEST}")
     return _frozen(rows.astype(np.int32))
 
 
