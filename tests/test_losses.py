@@ -11,7 +11,7 @@ from attentiontuner.data.batches import DemoData
 from attentiontuner.errors import UserError
 from attentiontuner.losses import loss_terms, memory_cross_entropy, memory_loss
 from attentiontuner.models import Head
-from attentiontuner.models.transformer import Output
+from attentiontuner.models.transformer import Layout, Output, Watched
 from tests.demos.examples import demonstration, make_writer
 from tests.models.test_transformer import GRID, packed_demos
 
@@ -85,15 +85,9 @@ def test_a_row_of_one_key_that_nobody_wants_is_finite():
 
 def random_output(batch, heads):
     generator = torch.Generator().manual_seed(5)
-    n = batch.tokens
-    future = torch.ones(n, n, dtype=torch.bool).triu(1)
-    logs = {
-        Head(0, head): torch.randn(batch.rows, n, n, generator=generator)
-        .masked_fill(future, -torch.inf)
-        .log_softmax(-1)
-        for head in range(heads)
-    }
-    return Output(torch.randn(len(batch.slot), 4, generator=generator), logs)
+    projected = torch.randn(2 * len(batch.slot), 3, heads, 8, generator=generator)
+    watched = {Head(0, head): Watched(projected, head, Layout.of(batch)) for head in range(heads)}
+    return Output(torch.randn(len(batch.slot), 4, generator=generator), watched)
 
 
 def test_terms_are_the_papers_means():
@@ -105,7 +99,8 @@ def test_terms_are_the_papers_means():
     assert terms.imitation.item() == pytest.approx(expected.item(), rel=1e-5)
     expert = batch.expert(2).float()
     memory = [
-        memory_loss(log.exp(), expert[k], 2 * batch.lengths) for k, log in enumerate(output.log_attention.values())
+        memory_loss(head.log_attention().exp(), expert[k], 2 * batch.lengths)
+        for k, head in enumerate(output.watched.values())
     ]
     assert terms.memory.item() == pytest.approx(sum(memory).item() / 2, rel=1e-4)
     assert terms.total.item() == pytest.approx((terms.imitation + 10 * terms.memory).item())
@@ -120,7 +115,7 @@ def test_unannotated_episodes_take_part_in_imitation_only():
     output = random_output(batch, 1)
     terms = loss_terms(output, batch, memory_weight=10.0)
     keep = torch.tensor([0, 2])
-    log_attention = output.log_attention[Head(0, 0)][keep]
+    log_attention = output.watched[Head(0, 0)].log_attention()[keep]
     expected = memory_loss(log_attention.exp(), batch.expert(1)[0][keep].float(), 2 * batch.lengths[keep])
     assert terms.memory.item() == pytest.approx(expected.item(), rel=1e-4)
     packed.annotated[:] = False

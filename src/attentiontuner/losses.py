@@ -13,10 +13,8 @@ from torch import Tensor
 from attentiontuner.data.batches import Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.errors import UserError
-from attentiontuner.models.transformer import Output, Recalled
-
-LOG_FLOOR = -100.0
-"""The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
+from attentiontuner.models.fused import LOG_FLOOR, memory_sum
+from attentiontuner.models.transformer import Output, Recalled, Watched
 
 
 @dataclass(frozen=True)
@@ -46,20 +44,25 @@ def loss_terms(output: Output, batch: Batch, memory_weight: float) -> LossTerms:
     negative_log_likelihood = F.cross_entropy(logits, batch.actions, reduction="none")
     imitation = (negative_log_likelihood * real).sum() / batch.totals[0]
     memory = torch.zeros((), device=logits.device)
-    if output.log_attention:
-        heads = len(output.log_attention)
-        expert = batch.expert(heads)
-        token = torch.arange(batch.tokens, device=logits.device)
-        counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[
-            :, None
-        ]  # [B, n] rows that count
-        for number, log_attention in enumerate(output.log_attention.values()):
-            cross_entropy = memory_cross_entropy(log_attention, expert[number])
-            memory = memory + (cross_entropy * counted).sum() / batch.totals[1] / heads
+    if output.watched:
+        expert = batch.expert(len(output.watched))
+        for watched, own in zip(output.watched.values(), expert, strict=True):
+            memory = memory + _memory_sum(watched, own, batch) / batch.totals[1] / len(output.watched)
     if output.recalled is not None:
         memory = recall_loss(output.recalled, batch)
     correct = ((logits.argmax(-1) == batch.actions) & real).sum()
     return LossTerms(imitation, memory, imitation + memory_weight * memory, correct, real.sum())
+
+
+def _memory_sum(watched: Watched, expert: Tensor, batch: Batch) -> Tensor:
+    """Equation 4's sum over the entries of the annotated episodes, for one head and its bool `[B, n, n]`."""
+
+    def plain() -> Tensor:
+        token = torch.arange(batch.tokens, device=expert.device)
+        counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[:, None]  # [B, n]
+        return (memory_cross_entropy(watched.log_attention(), expert) * counted).sum()
+
+    return memory_sum(watched.projected, watched.head, watched.layout.ends, expert, batch.annotated, plain)
 
 
 def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:

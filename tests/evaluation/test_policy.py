@@ -48,7 +48,7 @@ def test_streaming_equals_the_full_forward_pass(observation, heads):
         assert torch.allclose(logits, full.logits[steps], atol=1e-4)
         for head in supervised:
             for row, (episode, time) in enumerate(((first, t1), (second, t2))):
-                expected = full.log_attention[head][episode, 2 * time, 0 : 2 * time + 1 : 2].exp()
+                expected = full.watched[head].log_attention()[episode, 2 * time, 0 : 2 * time + 1 : 2].exp()
                 assert np.allclose(policy.weights[head][row, : time + 1], expected, atol=1e-5)
                 assert not policy.weights[head][row, time + 1 :].any()
         policy._last = packed.actions[steps].copy()

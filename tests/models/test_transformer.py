@@ -124,7 +124,7 @@ def test_packed_forward_equals_the_appendix_network(heads):
     supervised = parse_heads(heads, 2, 4)
     rows = np.array([1, 0, 2])
     output = ours(DemoData(packed).batch(rows), supervised)
-    assert set(output.log_attention) == set(supervised)
+    assert set(output.watched) == set(supervised)
     done = 0
     for place, row in enumerate(rows):
         steps = slice(packed.starts[row], packed.starts[row] + packed.lengths[row])
@@ -133,7 +133,7 @@ def test_packed_forward_equals_the_appendix_network(heads):
         torch.testing.assert_close(output.logits[done : done + len(logits)], logits, atol=1e-5, rtol=1e-5)
         for head in supervised:
             n = 2 * int(packed.lengths[row])
-            attention = output.log_attention[head][place, :n, :n].exp()
+            attention = output.watched[head].log_attention()[place, :n, :n].exp()
             torch.testing.assert_close(attention, weights[head.layer][head.head], atol=1e-6, rtol=1e-4)
         done += len(logits)
 
@@ -156,7 +156,7 @@ def test_streaming_equals_the_full_pass_also_when_rows_restart(observation):
         for row in range(2):
             torch.testing.assert_close(logits[row], full.logits[step[row]], atol=1e-4, rtol=1e-4)
             for head in supervised:
-                expected = full.log_attention[head][playing[row], 2 * at[row]].exp()[0 : 2 * at[row] + 1 : 2]
+                expected = full.watched[head].log_attention()[playing[row], 2 * at[row]].exp()[0 : 2 * at[row] + 1 : 2]
                 torch.testing.assert_close(weights[head][row, : at[row] + 1], expected, atol=1e-5, rtol=1e-4)
                 assert weights[head][row, at[row] + 1 :].sum() == 0
             checked += 1

@@ -47,9 +47,9 @@ class Batch:
         observations: `[U, …]` bytes (float32 for vectors), the distinct observations.
         frame: `[S]` which of them each step saw; None where step s saw observation s.
         actions: `[S]` the action taken at each step.
-        time: `[S]` the step's number in its episode.
+        time: `[S]` the step's number in its episode; the fillers count as one more.
         slot: `[S]` row · longest + time; rows · longest for steps that only fill the shape.
-        ends: `[B + 1]` steps up to the end of each episode, the fillers last.
+        bounds: `[B + 2]` 0, then the steps up to the end of each episode, the fillers last.
         lengths: `[B]` steps of each episode.
         annotated: `[B]` whether the episode takes part in the memory loss.
         ones: `[K]` flat places of the ones of E in `[heads, B, n, n]`; one past the end for fillers.
@@ -64,7 +64,7 @@ class Batch:
     actions: Tensor
     time: Tensor
     slot: Tensor
-    ends: Tensor
+    bounds: Tensor
     lengths: Tensor
     annotated: Tensor
     ones: Tensor
@@ -138,10 +138,6 @@ class DemoData:
         self._seen = packed.frame_index.astype(np.int64)
         self._frame_index = self._on_device(self._seen)
         self._actions = self._on_device(packed.actions)
-        # One row more than there are episodes: the empty episode that fills a shape.
-        self._lengths = self._on_device(np.append(self.lengths, 0))
-        self._starts = self._on_device(np.append(self.starts, 0))
-        self._annotated = self._on_device(np.append(self.annotated, False))
         self._list_ones(attend_self, split_pairs)
         self._things = mean_things(packed.annotated, packed.pairs) if things is None else things
         self.share_frames = self._distinct_share() <= WORTH_SHARING
@@ -171,9 +167,11 @@ class DemoData:
             episode, column, row, multiplicity = repeated
         order = np.argsort(episode, kind="stable")
         self._one_count = np.bincount(episode, minlength=len(self))
-        starts = np.cumsum(self._one_count) - self._one_count
         self._ones = self._on_device(np.stack([each[order] for each in (head, row, column, multiplicity)]))
-        self._one_counts, self._one_starts = (self._on_device(np.append(each, 0)) for each in (self._one_count, starts))
+        one_starts = np.cumsum(self._one_count) - self._one_count
+        episodes = np.stack([self.lengths, self.starts, one_starts, self.annotated.astype(np.int64)], 1)
+        # One row more than there are episodes: the empty episode that fills a shape.
+        self._episodes = self._on_device(np.append(episodes, np.zeros_like(episodes[:1]), 0))
 
     def _distinct_share(self) -> float:
         """Distinct observations per step in a few batches of 64 episodes."""
@@ -211,34 +209,36 @@ class DemoData:
             units = Sizes(1, FILLER_STEPS, 16, 256, 4096)
             sizes = Sizes(*(-(-size // unit) * unit for size, unit in zip(sizes, units, strict=True)))
         shared = sizes.steps if self.share_frames else 0
-        rows = _fill(rows, sizes.rows, len(self))
-        return np.concatenate([totals, rows, _fill(distinct, sizes.frames), _fill(frame, shared)]), sizes
+        bounds = _bounds(self.lengths[rows], sizes.rows, sizes.steps)
+        one_bounds = _bounds(self._one_count[rows], sizes.rows, sizes.ones)
+        rows = _fill(rows, sizes.rows + 1, len(self))
+        parts = [totals, rows, bounds, one_bounds, _fill(distinct, sizes.frames), _fill(frame, shared)]
+        return np.concatenate(parts), sizes
 
     def assemble(self, numbers: Tensor, sizes: Sizes) -> Batch:
         """Gather a batch on the device from the numbers there."""
         shared = sizes.steps if self.share_frames else 0
-        totals, rows, distinct, frame = numbers.split([3, sizes.rows, sizes.frames, shared])
-        lengths = self._lengths[rows]
-        row, time, real = spread(lengths, sizes.steps)
-        source = torch.where(real, self._starts[rows][row] + time, 0)
+        parts = [3, sizes.rows + 1, sizes.rows + 2, sizes.rows + 2, sizes.frames, shared]
+        totals, rows, bounds, one_bounds, distinct, frame = numbers.split(parts)
+        lengths, starts, one_starts, annotated = self._episodes[rows].unbind(1)  # [B + 1], the fillers last
+        row, time, source = spread(bounds, starts, sizes.steps, len(self._actions))
         if not self.share_frames:
             distinct = self._frame_index[source]
-        counts = self._one_counts[rows]
-        one_of, number, wanted = spread(counts, sizes.ones)
-        one = torch.where(wanted, self._one_starts[rows][one_of] + number, 0)
+        one_of, _, one = spread(one_bounds, one_starts, sizes.ones, self._ones.shape[1])
         head, token, recalled, multiplicity = self._ones[:, one].unbind()
         n = TOKENS_PER_STEP * sizes.longest
-        place = ((head * sizes.rows + one_of) * n + token) * n + recalled
+        matrix = torch.add(one_of, head, alpha=sizes.rows)
+        place = torch.add(recalled, torch.add(token, matrix, alpha=n), alpha=n)
         return Batch(
             observations=self.frames.index_select(0, distinct),
             frame=frame if self.share_frames else None,
             actions=self._actions[source],
             time=time,
-            slot=torch.where(real, row * sizes.longest + time, sizes.rows * sizes.longest),
-            ends=torch.cat([lengths.cumsum(0), torch.full_like(rows[:1], sizes.steps)]),
-            lengths=lengths,
-            annotated=self._annotated[rows] > 0,
-            ones=torch.where(wanted, place, self.heads * sizes.rows * n * n),
+            slot=torch.add(time, row, alpha=sizes.longest).clamp(max=sizes.rows * sizes.longest),
+            bounds=bounds,
+            lengths=lengths[:-1],
+            annotated=annotated[:-1] > 0,
+            ones=torch.where(one_of < sizes.rows, place, self.heads * sizes.rows * n * n),
             multiplicity=multiplicity.float(),
             totals=totals.float(),
             rows=sizes.rows,
@@ -262,14 +262,22 @@ def epoch_batches(episodes: int, batch_size: int, seed: int, epoch: int) -> list
     return [order[start : start + batch_size] for start in range(0, episodes, batch_size)]
 
 
-def spread(counts: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Lay `counts` `[B]` things of B owners end to end in `size` places: owner, number within the owner, and whether
-    the place is taken; free places have owner 0 and number 0."""
-    ends = counts.cumsum(0)
-    place = torch.arange(size, device=counts.device)
-    taken = place < ends[-1]
-    owner = torch.where(taken, torch.searchsorted(ends, place, right=True), 0)
-    return owner, torch.where(taken, place - (ends - counts)[owner], 0), taken
+def spread(bounds: Tensor, starts: Tensor, size: int, total: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Things of B owners end to end in `size` places, the fillers after them as those of one more owner.
+
+    `bounds` `[B + 2]` are where each owner's things begin, and the end; `starts` `[B + 1]` where they begin in a list
+    of `total`. Returns for each place its owner, its number within the owner, and its place in the list.
+    """
+    place = torch.arange(size, device=bounds.device)
+    owner = torch.searchsorted(bounds[1:-1], place, right=True)
+    begins = bounds[:-1]
+    return owner, place - begins[owner], (place + (starts - begins)[owner]).clamp(max=total - 1)
+
+
+def _bounds(counts: Integers, rows: int, size: int) -> Integers:
+    """0, then the sums of `counts` up to each of `rows` owners (who may be fewer), then `size`."""
+    ends = np.cumsum(counts)
+    return np.concatenate([[0], _fill(ends, rows, int(counts.sum())), [size]])
 
 
 def _fill(values: Integers, size: int, filler: int = 0) -> Integers:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cell_kinds, sum_of_rows
+from attentiontuner.models.fused import BLOCK, image_blocks
 from attentiontuner.observations import ObservationSpec
 
 Observed = Iterable[tuple[NDArray[Any], NDArray[np.int64]]]
@@ -136,10 +137,11 @@ class DenseCells(nn.Module):
         """`[U, …]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
         none = torch.zeros(len(observations), 0, dtype=torch.long, device=observations.device)
         if isinstance(self.embedding, ImageEmbedding):
-            planes = (self.embedding.planes(observations) - self.mean) * self.scale[:, None, None]
-            features = self.embedding.cnn(planes)  # [U, channels, w, h]
+            planes = self.embedding.planes(observations)  # [U, 16·C, w, h]
+            mean = image_blocks(self.mean.permute(1, 2, 0)[None], planes.dtype)
+            features = self.embedding.features((planes - mean) * self.scale.repeat(BLOCK**2)[:, None, None])
             keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
-            return self.embedding.fc(features.flatten(1)), keys.flatten(1), none
+            return self.embedding.vector(features), keys.flatten(1), none
         inputs = (observations - self.mean) * self.scale
         return self.embedding(inputs), self.key(inputs), none
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attentiontuner.errors import UserError
+from attentiontuner.models.fused import BLOCK, conv_relu, image_blocks, linear_of_map
 from attentiontuner.observations import ObservationSpec
 
 Embedder = Literal["paper", "lookup"]
@@ -50,21 +51,39 @@ class ImageEmbedding(nn.Module):
         if observation.kind == "grid":
             self.register_buffer("one_hot", one_hot_table(observation.symbols), persistent=False)
         with torch.no_grad():
-            last_map = self.cnn(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8)))
+            last_map = self.features(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8)))
         self.channels, self.places = last_map.shape[1], last_map[0, 0].numel()
         self.fc = nn.Sequential(nn.Linear(last_map.numel(), d_model), nn.Tanh())
 
     def planes(self, observations: Tensor) -> Tensor:
-        """Bytes `[U, W, H, C]` to float planes `[U, planes, W, H]`: one-hot symbols, or colours in [0, 1]."""
+        """Bytes `[U, W, H, C]` to what is convolved: one-hot symbols `[U, planes, W, H]`, or colours in [0, 1], in
+        blocks `[U, 16·C, W/4, H/4]`."""
         dtype = next(self.cnn.parameters()).dtype
         if self.observation.kind == "image":
-            return observations.permute(0, 3, 1, 2).to(dtype) / 255
-        cells = F.embedding(cell_kinds(observations, self.observation.symbols), self.one_hot)  # [U, W·H, planes]
-        return cells.view(*observations.shape[:3], -1).permute(0, 3, 1, 2).to(dtype)
+            return image_blocks(observations, dtype)
+        cells = F.embedding(cell_kinds(observations, self.observation.symbols), self.one_hot.to(dtype))
+        return cells.view(*observations.shape[:3], -1).permute(0, 3, 1, 2)
+
+    def features(self, planes: Tensor) -> Tensor:
+        """The last map `[U, channels, w, h]`."""
+        for layer in self.cnn:
+            if isinstance(layer, nn.Conv2d):
+                weight, stride = layer.weight, layer.stride[0]
+                if stride == BLOCK:  # pixels are in blocks of as many, so it moves block by block
+                    weight, stride = blocks_of_weight(weight), 1
+                assert layer.bias is not None
+                planes = conv_relu(planes, weight, layer.bias, stride, int(layer.padding[0]))
+        return planes
+
+    def vector(self, features: Tensor) -> Tensor:
+        """`[U, channels, w, h]` → `[U, D]`."""
+        linear, tanh = self.fc
+        assert isinstance(linear, nn.Linear)
+        embedded: Tensor = tanh(linear_of_map(features, linear))
+        return embedded
 
     def forward(self, observations: Tensor) -> Tensor:
-        embedded: Tensor = self.fc(self.cnn(self.planes(observations)).flatten(1))
-        return embedded
+        return self.vector(self.features(self.planes(observations)))
 
 
 class LookupEmbedding(nn.Module):
@@ -144,6 +163,13 @@ def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> T
     # On a GPU the step is recorded, and the gradient of index_select is sure to allow that.
     chosen = table.index_select(0, rows.flatten()).view(*rows.shape, -1)
     return (chosen if weights is None else chosen * weights[..., None]).sum(1)
+
+
+def blocks_of_weight(weight: Tensor) -> Tensor:
+    """A convolution `[out, C, 8, 8]` of stride 4 as one of stride 1 over blocks: `[out, 16·C, 2, 2]`."""
+    out, colours, width, height = weight.shape
+    parts = weight.view(out, colours, width // BLOCK, BLOCK, height // BLOCK, BLOCK)
+    return parts.permute(0, 3, 5, 1, 2, 4).reshape(out, -1, width // BLOCK, height // BLOCK)
 
 
 def one_hot_table(symbols: tuple[int, ...]) -> Tensor:

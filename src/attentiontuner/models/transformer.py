@@ -19,6 +19,7 @@ from attentiontuner.data.batches import FILLER_STEPS, Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.errors import UserError
 from attentiontuner.models.embedders import ActionEmbedding, Embedder, PositionalEmbedding, observation_embedding
+from attentiontuner.models.fused import embed_norm, linear, linear_add_norm, linear_relu
 from attentiontuner.models.heads import Head
 from attentiontuner.observations import ObservationSpec
 
@@ -67,13 +68,26 @@ class Output(NamedTuple):
 
     Attributes:
         logits: `[S, actions]`, the action distribution at each step.
-        log_attention: log of the attention weights `[B, n, n]` of each head asked for, -inf above the diagonal.
+        watched: the heads asked for.
         recalled: what a recall head did (`models.recall`), None without one.
     """
 
     logits: Tensor
-    log_attention: dict[Head, Tensor]
+    watched: dict[Head, "Watched"]
     recalled: "Recalled | None" = None
+
+
+class Watched(NamedTuple):
+    """A head whose weights are wanted: what its layer projected `[2S, 3, H, D / H]`, and where the tokens stand."""
+
+    projected: Tensor
+    head: int
+    layout: "Layout"
+
+    def log_attention(self) -> Tensor:
+        """Log of the attention weights, -inf above the diagonal: float32 `[B, n, n]`."""
+        query, key = self.layout.pad(self.projected[:, :2, self.head]).unbind(2)  # [B, n, D / H] each
+        return causal_log_attention(query, key)
 
 
 class Recalled(NamedTuple):
@@ -89,7 +103,7 @@ class Recalled(NamedTuple):
 class Layout(NamedTuple):
     """Where packed tokens stand: end to end, and in the padded layout that attention weights need."""
 
-    place: Tensor  # [tokens] flat place in [B·n]; fillers stand at or after the end
+    slot: Tensor  # [S] of each step, see `Batch`
     ends: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
     rows: int  # B
     tokens: int  # n
@@ -98,9 +112,13 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, batch: Batch, per_step: int = TOKENS_PER_STEP) -> "Layout":
         """The layout of a batch whose steps are `per_step` tokens each."""
-        place = per_step * batch.slot[:, None] + torch.arange(per_step, device=batch.slot.device)
-        ends = F.pad(per_step * batch.ends, (1, 0)).int()
-        return cls(place.flatten(), ends, batch.rows, per_step * batch.longest, per_step)
+        return cls(batch.slot, (per_step * batch.bounds).int(), batch.rows, per_step * batch.longest, per_step)
+
+    @property
+    def place(self) -> Tensor:
+        """`[tokens]` flat place of each token in `[B·n]`; fillers stand at or after the end."""
+        own = torch.arange(self.per_step, device=self.slot.device)
+        return torch.add(own, self.slot[:, None], alpha=self.per_step).flatten()
 
     def pad(self, packed: Tensor) -> Tensor:
         """`[tokens, …]` → `[B, n, …]`, zeros where an episode is over."""
@@ -127,7 +145,7 @@ class Layout(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Causal multi-head self-attention. Weights are materialised only for the heads asked for; the rest is fused."""
+    """Causal multi-head self-attention, fused: the weights of a head are had from `Watched` alone."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -140,41 +158,15 @@ class SelfAttention(nn.Module):
 
     def project(self, tokens: Tensor) -> Tensor:
         """`[…, D]` → queries, keys and values `[…, 3, H, D / H]`."""
-        projected = F.linear(tokens, self.in_proj_weight, self.in_proj_bias)
+        projected = linear(tokens, self.in_proj_weight, self.in_proj_bias)
         return projected.view(*tokens.shape[:-1], 3, self.heads, -1)
-
-    def forward(
-        self, tokens: Tensor, layout: Layout, watched: Sequence[int], wanted: slice
-    ) -> tuple[Tensor, dict[int, Tensor]]:
-        """Packed tokens `[2S, D]` → the wanted ones after attention, and log-weights `[B, n, n]` of watched heads."""
-        projected = self.project(tokens)  # [2S, 3, H, D / H]
-        if not watched:
-            return self.out_proj(layout.fused_attention(projected)[wanted].flatten(1)), {}
-        fused = [head for head in range(self.heads) if head not in watched]
-        mixed: list[Tensor] = [tokens] * self.heads
-        if fused:
-            neighbours = fused[-1] - fused[0] + 1 == len(fused)
-            # Not `projected[:, :, fused]`: a list would be copied to the device, which no CUDA graph can record.
-            chosen = (
-                projected[:, :, fused[0] : fused[-1] + 1]
-                if neighbours
-                else torch.stack([projected[:, :, head] for head in fused], 2)
-            )
-            for head, out in zip(fused, layout.fused_attention(chosen).unbind(1), strict=True):
-                mixed[head] = out
-        logs = {}
-        for head in watched:
-            query, key, value = layout.pad(projected[:, :, head]).unbind(2)  # [B, n, D / H] each
-            logs[head] = causal_log_attention(query, key)
-            mixed[head] = layout.pack(logs[head].exp().to(value.dtype) @ value)
-        return self.out_proj(torch.cat(mixed, -1)[wanted]), logs
 
     def step(
         self, tokens: Tensor, keys: Tensor, values: Tensor, slots: Tensor, visible: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Attend from new tokens `[R, 2, D]` over the cache `[R, H, slots, D / H]` after writing them into it.
 
-        Returns the output `[R, 2, D]` and the queries `[R, H, 2, D / H]`.
+        Returns what the heads saw `[R, 2, D]` and the queries `[R, H, 2, D / H]`.
         """
         query, key, value = self.project(tokens).permute(2, 0, 3, 1, 4)  # [R, H, 2, D / H]
         where = slots[:, None, :, None].expand_as(key)
@@ -182,7 +174,7 @@ class SelfAttention(nn.Module):
         values.scatter_(2, where, value.to(values.dtype))
         end = visible.shape[-1]
         seen = F.scaled_dot_product_attention(query.to(keys.dtype), keys[:, :, :end], values[:, :, :end], visible)
-        return self.out_proj(seen.transpose(1, 2).flatten(2)), query
+        return seen.transpose(1, 2).flatten(2), query
 
 
 def causal_log_attention(query: Tensor, key: Tensor) -> Tensor:
@@ -208,17 +200,20 @@ class TransformerLayer(nn.Module):
         self.norm2 = nn.LayerNorm(config.d_model)
 
     def finish(self, tokens: Tensor, attended: Tensor) -> Tensor:
-        """The layer after its attention."""
-        tokens = self.norm1(tokens + attended)
-        finished: Tensor = self.norm2(tokens + self.feedforward(tokens))
-        return finished
+        """The layer after its attention; `attended` is what its heads saw, side by side."""
+        widen, _, narrow, dropout = self.feedforward
+        assert isinstance(widen, nn.Linear)
+        assert isinstance(narrow, nn.Linear)
+        assert isinstance(dropout, nn.Dropout)
+        tokens = linear_add_norm(attended, self.self_attention.out_proj, tokens, self.norm1)
+        hidden = linear_relu(tokens, widen)
+        return linear_add_norm(hidden, narrow, tokens, self.norm2, dropout.p if self.training else 0.0)
 
-    def forward(
-        self, tokens: Tensor, layout: Layout, watched: Sequence[int], wanted: slice
-    ) -> tuple[Tensor, dict[int, Tensor]]:
-        """Packed tokens `[2S, D]` → the wanted ones after the layer, and log-weights of the watched heads."""
-        attended, logs = self.self_attention(tokens, layout, watched, wanted)
-        return self.finish(tokens[wanted], attended), logs
+    def forward(self, tokens: Tensor, layout: Layout, wanted: slice) -> tuple[Tensor, Tensor]:
+        """Packed tokens `[2S, D]` → the wanted ones after the layer, and what all were projected to."""
+        projected = self.self_attention.project(tokens)  # [2S, 3, H, D / H]
+        attended = layout.fused_attention(projected)[wanted].flatten(1)
+        return self.finish(tokens[wanted], attended), projected
 
 
 class Cache(NamedTuple):
@@ -244,27 +239,26 @@ class Transformer(nn.Module):
         self.output = nn.Linear(config.d_model, config.actions)
 
     def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
-        """Logits of every step of a packed batch, and the log-weights of the supervised heads."""
+        """Logits of every step of a packed batch, and the supervised heads."""
         seen = batch.per_step(self.image_embedding(batch.observations))  # [S, D]
         done = self.action_embedding(batch.actions)
-        position = self.positional_encoding(batch.time).to(done.dtype)
-        tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)  # [2S, D]: o, a, o, a, …
-        tokens = self.dropout(self.embedding_LN(tokens))
+        dropout = self.dropout.p if self.training else 0.0
+        # [2S, D]: o, a, o, a, …
+        tokens = embed_norm(seen, done, batch.time, self.positional_encoding, self.embedding_LN, dropout)
         layout = Layout.of(batch)
-        log_attention = {}
+        watched = {}
         for number, layer in enumerate(self.transformer_layers):
-            watched = [head for at, head in supervised if at == number]
             # Actions are read from the observation tokens: the last layer need not finish the others.
             last = number == self.config.layers - 1
-            tokens, logs = layer(tokens, layout, watched, slice(None, None, TOKENS_PER_STEP if last else 1))
-            log_attention.update({Head(number, head): log for head, log in logs.items()})
-        return Output(self.output(tokens), {head: log_attention[head] for head in supervised})
+            tokens, projected = layer(tokens, layout, slice(None, None, TOKENS_PER_STEP if last else 1))
+            watched.update({head: Watched(projected, head.head, layout) for head in supervised if head.layer == number})
+        return Output(self.output(tokens), {head: watched[head] for head in supervised})
 
     def attention(self, batch: Batch) -> Tensor:
         """Attention weights of every head over the tokens: `[layers, H, B, n, n]`."""
         heads = [Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads)]
-        logs = self(batch, heads).log_attention
-        weights = torch.stack([logs[head].exp() for head in heads])
+        watched = self(batch, heads).watched
+        weights = torch.stack([watched[head].log_attention().exp() for head in heads])
         return weights.view(self.config.layers, self.config.heads, *weights.shape[1:])
 
     def start(self, rows: int, max_steps: int) -> Cache:

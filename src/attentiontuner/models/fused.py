@@ -1,0 +1,377 @@
+"""Parts of the network that a GPU computes, in bfloat16, in one pass over memory instead of one for each operation.
+
+Every function says in one line of PyTorch what it computes, and is that line on a CPU, in float32, and where Triton is
+not installed. Legend: S rows, C columns; N packed tokens of B episodes, n of the longest, H heads of size h.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_TRITON = importlib.util.find_spec("triton") is not None
+
+BLOCK = 4
+"""Pixels a side that are taken together: the stride of the first convolution over images."""
+
+LARGEST_ROW = 4096
+"""Columns that one program holds at once."""
+
+LARGEST_HEAD = 256
+"""Features of a head that one program holds at once."""
+
+LOG_FLOOR = -100.0
+"""The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
+
+_PROGRAMS = 264
+"""Programs that share the rows of a sum: two for each multiprocessor of a large GPU."""
+
+
+def fuses(values: Tensor) -> bool:
+    """Whether these values are of the kind that kernels are for."""
+    return _TRITON and values.is_cuda and values.dtype == torch.bfloat16
+
+
+@cache
+def _kernels() -> ModuleType:
+    """Imported when first needed: Triton takes its time."""
+    return importlib.import_module("attentiontuner.models.kernels")
+
+
+def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    result: Tensor = function.apply(*inputs)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _seed(dropout: float, device: torch.device) -> Tensor:
+    """Of what is dropped: a number of the generator, so a new one each time a recorded graph is replayed."""
+    return torch.randint(2**31, (1,), device=device) if dropout else torch.empty(1, dtype=torch.int64, device=device)
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+# --- linear maps -----------------------------------------------------------------------------------------------------
+
+
+def linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """F.linear(inputs, weight, bias)"""
+    if not fuses(inputs):
+        return F.linear(inputs, weight, bias)
+    return _apply(_Linear, inputs, weight, bias)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        return F.linear(inputs, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, weight = ctx.saved_tensors
+        up = upstream[0].contiguous()
+        rows = up.flatten(0, -2)
+        return up @ weight, rows.T @ inputs.flatten(0, -2), _sum_of_rows(rows)
+
+
+def linear_relu(inputs: Tensor, layer: nn.Linear) -> Tensor:
+    """F.relu(layer(inputs))"""
+    if not fuses(inputs):
+        return F.relu(layer(inputs))
+    out = _apply(_LinearRelu, inputs.flatten(0, -2), layer.weight, layer.bias)
+    return out.view(*inputs.shape[:-1], -1)
+
+
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        result = torch._addmm_activation(bias, inputs, weight.T)
+        ctx.save_for_backward(inputs, weight, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, weight, result = ctx.saved_tensors
+        down, of_bias = _through_relu(upstream[0].contiguous(), result)
+        return down @ weight, down.T @ inputs, of_bias
+
+
+def linear_add_norm(
+    inputs: Tensor, layer: nn.Linear, residual: Tensor, norm: nn.LayerNorm, dropout: float = 0.0
+) -> Tensor:
+    """norm(residual + F.dropout(layer(inputs), dropout))"""
+    if not fuses(inputs) or residual.shape[-1] > LARGEST_ROW:
+        plain: Tensor = norm(residual + F.dropout(layer(inputs), dropout))
+        return plain
+    seed = _seed(dropout, inputs.device)
+    rows = inputs.flatten(0, -2), residual.flatten(0, -2)
+    normal = _apply(
+        _LinearAddNorm, rows[0], layer.weight, layer.bias, rows[1], norm.weight, norm.bias, norm.eps, dropout, seed
+    )
+    return normal.view_as(residual)
+
+
+class _LinearAddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        residual: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        eps: float,
+        dropout: float,
+        seed: Tensor,
+    ) -> Tensor:
+        kernels = _kernels()
+        update, residual = F.linear(inputs, weight), residual.contiguous()
+        count, columns = update.shape
+        summed, normal = torch.empty_like(update), torch.empty_like(update)
+        mean, scale = torch.empty(2, count, device=update.device).unbind()
+        kernels.add_norm_forward[(-(-count // 4),)](
+            update, bias, residual, gamma, beta, seed, summed, normal, mean, scale, count, columns, eps, dropout,
+            ROWS=4, COLUMNS=_power_of_two(columns), DROPS=dropout > 0,
+        )  # fmt: skip
+        ctx.save_for_backward(inputs, weight, gamma, seed, summed, mean, scale)
+        ctx.dropout = dropout
+        return normal
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        kernels = _kernels()
+        inputs, weight, gamma, seed, summed, mean, scale = ctx.saved_tensors
+        count, columns = summed.shape
+        of_residual = torch.empty_like(summed)
+        of_update = torch.empty_like(summed) if ctx.dropout else of_residual
+        programs = min(_PROGRAMS, -(-count // 8))
+        partial = torch.empty(programs, 3, columns, device=summed.device)
+        kernels.add_norm_backward[(programs,)](
+            upstream[0].contiguous(), summed, mean, scale, gamma, seed, of_residual, of_update, partial, count, columns,
+            ctx.dropout, ROWS=8, COLUMNS=_power_of_two(columns), DROPS=ctx.dropout > 0, num_warps=8,
+        )  # fmt: skip
+        of_gamma, of_beta, of_bias = _totals(partial, summed.dtype).unbind()
+        return of_update @ weight, of_update.T @ inputs, of_bias, of_residual, of_gamma, of_beta, None, None, None
+
+
+def embed_norm(
+    seen: Tensor, done: Tensor, time: Tensor, positions: nn.Module, norm: nn.LayerNorm, dropout: float
+) -> Tensor:
+    """F.dropout(norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1)), dropout), with
+    sinusoidal positions: `[S, C]`, `[S, C]` and `[S]` → `[2S, C]`"""
+    if not fuses(seen) or seen.shape[-1] > LARGEST_ROW:
+        position = positions(time).to(seen.dtype)
+        tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)
+        return F.dropout(norm(tokens), dropout)
+    return _apply(_EmbedNorm, seen, done, time, norm.weight, norm.bias, norm.eps, dropout, _seed(dropout, seen.device))
+
+
+class _EmbedNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        seen: Tensor,
+        done: Tensor,
+        time: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        eps: float,
+        dropout: float,
+        seed: Tensor,
+    ) -> Tensor:
+        kernels = _kernels()
+        steps, columns = seen.shape
+        summed, normal = torch.empty(2, 2 * steps, columns, dtype=seen.dtype, device=seen.device).unbind()
+        mean, scale = torch.empty(2, 2 * steps, device=seen.device).unbind()
+        kernels.embed_norm_forward[(-(-2 * steps // 4),)](
+            seen.contiguous(), done.contiguous(), time, gamma, beta, seed, summed, normal, mean, scale, 2 * steps,
+            columns, eps, dropout, ROWS=4, COLUMNS=_power_of_two(columns), DROPS=dropout > 0,
+        )  # fmt: skip
+        ctx.save_for_backward(gamma, seed, summed, mean, scale)
+        ctx.dropout = dropout
+        return normal
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        kernels = _kernels()
+        gamma, seed, summed, mean, scale = ctx.saved_tensors
+        count, columns = summed.shape
+        of_seen, of_done = torch.empty(2, count // 2, columns, dtype=summed.dtype, device=summed.device).unbind()
+        programs = min(_PROGRAMS, -(-count // 8))
+        partial = torch.empty(programs, 2, columns, device=summed.device)
+        kernels.embed_norm_backward[(programs,)](
+            upstream[0].contiguous(), summed, mean, scale, gamma, seed, of_seen, of_done, partial, count, columns,
+            ctx.dropout, ROWS=8, COLUMNS=_power_of_two(columns), DROPS=ctx.dropout > 0, num_warps=8,
+        )  # fmt: skip
+        of_gamma, of_beta = _totals(partial, summed.dtype).unbind()
+        return of_seen, of_done, None, of_gamma, of_beta, None, None, None
+
+
+# --- images and their convolutions -----------------------------------------------------------------------------------
+
+
+def image_blocks(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Squares of 4 × 4 pixels side by side as colours of one: `[U, W, H, C]` → `[U, 16·C, W/4, H/4]`, bytes scaled to
+    [0, 1]; pixels beyond the last whole square are left out, as the first convolution leaves them out.
+
+    A convolution of 8 × 8 with stride 4 is one of 2 × 2 with stride 1 over these, and several times as fast.
+    """
+    width, height = images.shape[1] // BLOCK, images.shape[2] // BLOCK
+    if _TRITON and images.is_cuda and images.dtype == torch.uint8:
+        return _blocks_of_bytes(images.contiguous(), width, height, dtype)
+    parts = images[:, : width * BLOCK, : height * BLOCK].unflatten(1, (width, BLOCK)).unflatten(3, (height, BLOCK))
+    blocks = parts.permute(0, 1, 3, 2, 4, 5).reshape(len(images), width, height, -1).permute(0, 3, 1, 2)
+    scaled: Tensor = blocks.to(dtype) / 255 if images.dtype == torch.uint8 else blocks.to(dtype)
+    return scaled
+
+
+def _blocks_of_bytes(images: Tensor, width: int, height: int, dtype: torch.dtype) -> Tensor:
+    kernels = _kernels()
+    colours = images.shape[3]
+    blocks = torch.empty(len(images), width, height, BLOCK**2 * colours, dtype=dtype, device=images.device)
+    kernels.image_blocks[(len(images), -(-blocks[0].numel() // 1024))](
+        images, blocks, WIDTH=images.shape[1], HEIGHT=images.shape[2], COLOURS=colours, BLOCK=BLOCK, SIZE=1024
+    )
+    return blocks.permute(0, 3, 1, 2)
+
+
+def linear_of_map(features: Tensor, layer: nn.Linear) -> Tensor:
+    """layer(features.flatten(1)) for a map `[U, C, w, h]`"""
+    if not fuses(features):
+        plain: Tensor = layer(features.flatten(1))
+        return plain
+    # With colours last the map need not be copied; the weights are turned instead.
+    weight = layer.weight.unflatten(1, features.shape[1:]).permute(0, 2, 3, 1).flatten(1)
+    return linear(features.permute(0, 2, 3, 1).flatten(1), weight, layer.bias)
+
+
+def conv_relu(inputs: Tensor, weight: Tensor, bias: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+    """F.relu(F.conv2d(inputs, weight, bias, stride, padding))"""
+    if not fuses(inputs):
+        return F.relu(F.conv2d(inputs, weight, bias, stride, padding))
+    return _apply(_ConvRelu, inputs, weight, bias, stride, padding)
+
+
+class _ConvRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
+        kernels = _kernels()
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+        result = F.conv2d(inputs, weight, None, stride, padding).contiguous(memory_format=torch.channels_last)
+        rows = _pixels(result)
+        count, columns = rows.shape
+        size = _columns(columns)
+        kernels.bias_relu[(-(-count // 32), -(-columns // size))](rows, bias, count, columns, ROWS=32, COLUMNS=size)
+        ctx.save_for_backward(inputs, weight, result)
+        ctx.stride, ctx.padding = stride, padding
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight, result = ctx.saved_tensors
+        up = upstream[0].contiguous(memory_format=torch.channels_last)
+        down, of_bias = _through_relu(_pixels(up), _pixels(result))
+        down = down.view(up.shape[0], *up.shape[2:], up.shape[1]).permute(0, 3, 1, 2)
+        of_inputs, of_weight, _ = torch.ops.aten.convolution_backward(
+            down, inputs, weight, None, [ctx.stride] * 2, [ctx.padding] * 2, [1, 1], False, [0, 0], 1,
+            [ctx.needs_input_grad[0], True, False],
+        )  # fmt: skip
+        return of_inputs, of_weight, of_bias, None, None
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """Images `[U, C, W, H]` in the layout of colours last as rows `[U·W·H, C]`, without copying."""
+    return images.permute(0, 2, 3, 1).view(-1, images.shape[1])
+
+
+# --- sums over rows --------------------------------------------------------------------------------------------------
+
+
+def _columns(columns: int) -> int:
+    """How many columns a program takes."""
+    return min(128, max(16, _power_of_two(columns)))
+
+
+def _through_relu(upstream: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient `[S, C]` before a rectifier and the bias it had added, and the bias's own `[C]`."""
+    down = torch.empty_like(upstream)
+    return down, _sum_of_rows(upstream, result, down)
+
+
+def _sum_of_rows(upstream: Tensor, result: Tensor | None = None, down: Tensor | None = None) -> Tensor:
+    kernels = _kernels()
+    count, columns = upstream.shape
+    size = _columns(columns)
+    blocks = -(-columns // size)
+    programs = max(1, min(_PROGRAMS // blocks, -(-count // 32)))
+    partial = torch.empty(programs, columns, device=upstream.device)
+    kernels.bias_gradient[(programs, blocks)](
+        upstream, upstream if result is None else result, upstream if down is None else down, partial, count, columns,
+        ROWS=32, COLUMNS=size, RECTIFIED=result is not None,
+    )  # fmt: skip
+    return _totals(partial, upstream.dtype)
+
+
+def _totals(partial: Tensor, dtype: torch.dtype) -> Tensor:
+    """The sum over the first dimension: float32 `[programs, …]` → `[…]`."""
+    kernels = _kernels()
+    total = torch.empty(partial.shape[1:], dtype=dtype, device=partial.device)
+    kernels.totals[(-(-total.numel() // 32),)](partial, total, len(partial), total.numel(), ROWS=64, COLUMNS=32)
+    return total
+
+
+# --- the memory loss -------------------------------------------------------------------------------------------------
+
+
+def memory_sum(
+    projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor, plain: Callable[[], Tensor]
+) -> Tensor:
+    """Equation 4's sum over all entries of the annotated episodes, for one head.
+
+    Queries, keys and values `[N, 3, H, h]`, the ends of the episodes `[B + 2]` int32 (0 first, fillers last), E as bool
+    `[B, n, n]`, and which episodes count `[B]` bool. `plain` computes it where there is no kernel for it.
+    """
+    if not fuses(projected) or projected.shape[-1] > LARGEST_HEAD:
+        return plain()
+    return _apply(_MemorySum, projected, head, ends, expert, annotated)
+
+
+class _MemorySum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor) -> Tensor:
+        kernels = _kernels()
+        projected = projected.contiguous()
+        rows = torch.zeros(5, len(projected), device=projected.device)
+        ctx.launch = _MemorySum._launch(projected, head, ends, expert, annotated)
+        grid, inputs, sizes, blocks = ctx.launch
+        kernels.memory_rows[grid](*inputs, *rows.unbind(), *sizes, LOG_FLOOR, **blocks)
+        ctx.projected, ctx.head, ctx.rows = projected, head, rows
+        return rows[0].sum()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        kernels = _kernels()
+        gradient = torch.zeros_like(ctx.projected)
+        grid, inputs, sizes, blocks = ctx.launch
+        found = (upstream[0].float().contiguous(), *ctx.rows[1:].unbind())
+        kernels.memory_query_gradient[grid](*inputs, *found, gradient[:, 0, ctx.head], *sizes, **blocks)
+        kernels.memory_key_gradient[grid](*inputs, *found, gradient[:, 1, ctx.head], *sizes, **blocks)
+        return gradient, None, None, None, None
+
+    @staticmethod
+    def _launch(projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor) -> tuple[Any, ...]:
+        """What all three kernels are called with: their grid, tensors, sizes and blocks."""
+        episodes, tokens, _ = expert.shape
+        size = projected.shape[-1]
+        inputs = (projected[:, 0, head], projected[:, 1, head], ends, expert, annotated)
+        grid = (-(-tokens // 64), episodes)
+        blocks = {"BLOCK": 64, "SIZE": max(16, _power_of_two(size)), "num_warps": 8, "num_stages": 2}
+        return grid, inputs, (tokens, size, projected.stride(0), size**-0.5), blocks

@@ -1,0 +1,194 @@
+"""Kernels compute what the line of PyTorch in their docstring says, and so do their gradients."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attentiontuner.data.batches import DemoData
+from attentiontuner.losses import _memory_sum, loss_terms
+from attentiontuner.models import Head, TransformerConfig, build_model, fused
+from attentiontuner.models.embedders import PositionalEmbedding, blocks_of_weight
+from attentiontuner.models.transformer import Layout, Watched
+from tests.models.test_transformer import GRID, IMAGE, packed_demos
+
+
+@pytest.mark.parametrize("side", [84, 90, 37])
+def test_a_strided_convolution_is_one_over_blocks(side: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (3, side, side + 3, 2), dtype=torch.uint8, generator=generator)
+    weight = torch.randn(5, 2, 8, 8, generator=generator)
+    whole = F.conv2d(images.permute(0, 3, 1, 2) / 255, weight, stride=4)
+    in_blocks = F.conv2d(fused.image_blocks(images, torch.float32), blocks_of_weight(weight))
+    torch.testing.assert_close(in_blocks, whole, atol=1e-4, rtol=1e-4)
+
+
+def there(*shape: int, seed: int = 0) -> Tensor:
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return values.to("cuda", torch.bfloat16).requires_grad_()
+
+
+def same(ours: Callable[[], Tensor], line: Callable[[], Tensor], parameters: Sequence[Tensor]) -> None:
+    """Both, and their gradients, up to the digits of a bfloat16."""
+    mine, theirs = ours(), line()
+    upstream = there(*mine.shape, seed=9).detach() if mine.dim() else torch.ones_like(mine)
+    both = zip(
+        (mine, *torch.autograd.grad(mine, parameters, upstream)),
+        (theirs, *torch.autograd.grad(theirs, parameters, upstream)),
+        strict=True,
+    )
+    for one, other in both:
+        assert (one - other).float().norm() < 0.015 * other.float().norm()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("rows", "columns"), [(13, 40), (1000, 512), (3, 1)])
+def test_sums_and_norms(rows: int, columns: int) -> None:
+    layer, norm = (part.to("cuda", torch.bfloat16) for part in (nn.Linear(24, columns), nn.LayerNorm(columns)))
+    inputs, residual = there(rows, 24), there(rows, columns, seed=1)
+    parameters = [inputs, residual, *layer.parameters(), *norm.parameters()]
+    if columns == 1:  # its norm is a constant
+        assert fused.linear_add_norm(inputs, layer, residual, norm).eq(norm.bias).all()
+        return
+    same(
+        lambda: fused.linear_add_norm(inputs, layer, residual, norm),
+        lambda: norm(residual + layer(inputs)),
+        parameters,
+    )
+    same(lambda: fused.linear_relu(inputs, layer), lambda: F.relu(layer(inputs)), [inputs, *layer.parameters()])
+    weights = (layer.weight, layer.bias)
+    same(lambda: fused.linear(inputs, *weights), lambda: layer(inputs), [inputs, *weights])
+
+
+@pytest.mark.gpu
+def test_embedded_tokens() -> None:
+    seen, done, time = there(300, 96), there(300, 96, seed=1), torch.arange(300, device="cuda") % 200
+    norm, positions = nn.LayerNorm(96).to("cuda", torch.bfloat16), PositionalEmbedding(96)
+
+    def line() -> Tensor:
+        return norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1).bfloat16())
+
+    same(
+        lambda: fused.embed_norm(seen, done, time, positions, norm, 0.0),
+        line,
+        [seen, done, *norm.parameters()],
+    )
+    some = fused.embed_norm(seen, done, time, positions, norm, 0.3)
+    kept = some != 0
+    assert kept.float().mean().item() == pytest.approx(0.7, abs=0.02)
+    torch.testing.assert_close(some[kept], (line() / 0.7)[kept], atol=0.05, rtol=0.02)
+    gradient = torch.autograd.grad(some.sum(), norm.bias)[0]
+    torch.testing.assert_close(gradient.float(), kept.float().sum(0) / 0.7, atol=1, rtol=0.01)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(84, 84, 3), (37, 50, 2)])
+def test_blocks_of_bytes(shape: tuple[int, int, int]) -> None:
+    images = torch.randint(0, 256, (7, *shape), dtype=torch.uint8)
+    on_gpu = fused.image_blocks(images.cuda(), torch.float32)
+    torch.testing.assert_close(on_gpu.cpu(), fused.image_blocks(images, torch.float32))
+
+
+@pytest.mark.gpu
+def test_what_is_dropped_is_new_in_every_replay_and_has_no_gradient() -> None:
+    layer, norm = (part.to("cuda", torch.bfloat16) for part in (nn.Linear(24, 512), nn.LayerNorm(512)))
+    nn.init.zeros_(layer.weight)
+    nn.init.ones_(layer.bias)
+    inputs, residual = there(600, 24), torch.zeros(600, 512, device="cuda", dtype=torch.bfloat16)
+
+    def step() -> tuple[Tensor, Tensor]:
+        normal = fused.linear_add_norm(inputs, layer, residual, norm, 0.25)
+        weighed = normal * torch.arange(512, device="cuda").bfloat16()
+        return normal.detach(), torch.autograd.grad(weighed.sum(), layer.bias)[0]
+
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        normal, of_bias = step()
+    masks = []
+    for _ in range(2):
+        graph.replay()
+        masks.append((normal > 0).clone())  # a kept place is above its row's mean
+        assert masks[-1].float().mean().item() == pytest.approx(0.75, abs=0.01)
+        assert of_bias.isfinite().all()
+    assert (masks[0] != masks[1]).float().mean().item() == pytest.approx(2 * 0.75 * 0.25, abs=0.02)
+    kept = masks[0].float()
+    assert torch.corrcoef(kept.T[:64]).triu(1).abs().max() < 0.25  # columns do not go together
+    assert kept.mean(1).std() < 0.03
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("channels", "out", "size", "stride", "padding"), [(20, 40, 7, 1, 1), (32, 64, 20, 2, 0)])
+def test_convolutions(channels: int, out: int, size: int, stride: int, padding: int) -> None:
+    layer = nn.Conv2d(channels, out, 4 if stride == 2 else 3, stride, padding).to("cuda", torch.bfloat16)
+    images = there(50, channels, size, size)
+    same(
+        lambda: fused.conv_relu(images, layer.weight, layer.bias, stride, padding),
+        lambda: F.relu(layer(images)),
+        [images, *layer.parameters()],
+    )
+    features, flat = there(50, 8, 7, 7), nn.Linear(392, 64).to("cuda", torch.bfloat16)
+    same(
+        lambda: fused.linear_of_map(features, flat),
+        lambda: flat(features.flatten(1)),
+        [features, *flat.parameters()],
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sharpness", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("heads", [(Head(0, 0),), (Head(0, 1), Head(1, 0), Head(1, 1))])
+def test_a_step_is_the_same_with_and_without_kernels(
+    monkeypatch: pytest.MonkeyPatch, heads: tuple[Head, ...], sharpness: float
+) -> None:
+    packed = packed_demos(GRID, [3, 90, 1, 40, 70], 4)
+    packed.annotated[3] = False
+    packed = type(packed)(**{**packed.__dict__, "pairs": packed.pairs[packed.pairs[:, 0] != 3]})
+    torch.manual_seed(0)
+    model = build_model(TransformerConfig(GRID, 4, d_model=96, layers=2, feedforward=128, dropout=0.0))
+    for layer in model.transformer_layers:
+        layer.self_attention.in_proj_weight.data[:192] *= sharpness * 3
+    model = model.to("cuda", torch.bfloat16)
+    data = DemoData(packed, "cuda", heads=len(heads))
+    numbers, sizes = data.numbers(np.array([4, 0, 3, 1, 2]), rounded=True)
+    batch = data.assemble(torch.from_numpy(numbers).cuda(), sizes)
+
+    def step(precision: torch.dtype) -> tuple[float, float, Tensor]:
+        model.to(precision)
+        terms = loss_terms(model(batch, heads), batch, 10.0)
+        gradients = torch.autograd.grad(terms.total, list(model.parameters()))
+        flat = torch.cat([gradient.float().flatten() / gradient.float().norm() for gradient in gradients])
+        return terms.imitation.item(), terms.memory.item(), flat
+
+    ours = step(torch.bfloat16)
+    with monkeypatch.context() as patch:
+        patch.setattr(fused, "fuses", lambda values: False)
+        line, exact = step(torch.bfloat16), step(torch.float32)
+    assert ours[0] == pytest.approx(exact[0], rel=0.02)
+    assert ours[1] == pytest.approx(exact[1], rel=0.02)
+    assert (ours[2] - exact[2]).norm() < 1.2 * (line[2] - exact[2]).norm()
+
+
+@pytest.mark.gpu
+def test_the_memory_loss_has_all_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights close to 1 where there should be none, equal scores, a single key: against PyTorch's own gradients."""
+    packed = packed_demos(IMAGE, [40, 1, 5], 4)
+    batch = DemoData(packed, "cuda").batch(np.array([0, 1, 2]))
+    expert = batch.expert(1)[0] & (torch.rand(3, 80, 80, device="cuda") < 0.5)
+    for size in (1.0, 3.0, 7.0):
+        projected = (there(2 * 46, 3, 2, 24) * size).detach()
+        projected[82:, 1, 1] = projected[82, 1, 1]
+        projected.requires_grad_()
+        watched = Watched(projected, 1, Layout.of(batch))
+        mine = _memory_sum(watched, expert, batch)
+        (of_mine,) = torch.autograd.grad(mine, projected)
+        with monkeypatch.context() as patch:
+            patch.setattr(fused, "fuses", lambda values: False)
+            line = _memory_sum(watched, expert, batch)
+            (of_line,) = torch.autograd.grad(line, projected)
+        assert mine.item() == pytest.approx(line.item(), rel=1e-4)
+        assert (of_mine - of_line).float().norm() < 0.01 * of_line.float().norm()
