@@ -15,7 +15,7 @@ from attentiontuner.evaluation import policy as policy_module
 from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
 from attentiontuner.models import Head, Transformer, TransformerConfig, build_model, parse_heads
-from attentiontuner.models.recall import RECALL_HEAD
+from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
 from attentiontuner.seeds import EVALUATION_START, evaluation_seed
 from attentiontuner.tasks import get_task
 from attentiontuner.training.config import paper_config
@@ -388,3 +388,9 @@ def test_during_training_a_task_that_cannot_be_sent_to_workers_is_played_here():
     task = dataclasses.replace(recall_task(), success=lambda reward, terminated, info: reward > 0)
     model = Transformer(TransformerConfig(task.observation, len(task.actions), d_model=16, layers=1, feedforward=32))
     assert 0 <= success_during_training(task, 40)(model) <= 1
+
+
+def test_a_policy_made_by_hand_watches_no_other_head_of_a_recall_network():
+    model = build_model(RecallConfig(VECTOR, 2, d_model=16, heads=2))
+    with pytest.raises(UserError, match='watch="2:1": a recall network has one head to watch, write watch="1:1"'):
+        ModelPolicy(model, 5, watch=[Head(1, 0)])

@@ -29,6 +29,18 @@ def test_a_strided_convolution_is_one_over_blocks(side: int) -> None:
     torch.testing.assert_close(in_blocks, whole, atol=1e-4, rtol=1e-4)
 
 
+def test_where_triton_cannot_compile_the_reason_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_compiler() -> None:
+        raise RuntimeError("Failed to find C compiler.\nPlease specify via CC")
+
+    monkeypatch.setattr(fused, "_kernels", without_compiler)
+    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(*shape))
+    assert fused.why_no_kernels.__wrapped__() == "Triton cannot compile: Failed to find C compiler."
+    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None)
+    assert fused.why_no_kernels.__wrapped__() == "Triton is not installed"
+
+
 on_kernels = pytest.mark.gpu(interpreted=True)
 DEVICE, DTYPE = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
 

@@ -102,7 +102,10 @@ def device() -> Finding:
     except Exception as error:  # a broken torch fails in many ways; each is worth a line, none a traceback
         return Finding("device", False, f"torch does not import: {error}", "pip install torch==2.13.0", True)
     if torch.cuda.is_available():
-        return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16", core=True)
+        from attentiontuner.models.fused import why_no_kernels
+
+        kernels = f", a quarter slower for want of kernels ({why})" if (why := why_no_kernels()) else ""
+        return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16{kernels}", core=True)
     return Finding("device", True, f"cpu: {counted(usable_cores(), 'core')}, precision float32", core=True)
 
 

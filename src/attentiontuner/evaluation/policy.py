@@ -52,6 +52,10 @@ class ModelPolicy:
     def __init__(self, model: nn.Module, max_steps: int, *, watch: Sequence[Head] = (), task: str = "") -> None:
         self.model: Any = model.eval()
         self.max_steps, self.watch, self.task = max_steps, tuple(watch), task
+        config = self.model.config
+        if isinstance(config, RecallConfig) and set(self.watch) - {RECALL_HEAD}:
+            heads = ",".join(map(str, self.watch))
+            raise UserError(f'watch="{heads}": a recall network has one head to watch, write watch="{RECALL_HEAD}"')
         self.device = next(model.parameters()).device
         self.weights: dict[Head, NDArray[np.float32]] = {}
         self._rows: int | None = None
@@ -268,7 +272,7 @@ def load_policy(
 
 
 def _heads_to_watch(watch: str | Head | Sequence[Head] | None, config: Any) -> tuple[Head, ...]:
-    """The heads `watch` names, if the model of a run has them; a recall network has one."""
+    """The heads `watch` names, if the model of a run has them."""
     if watch is None:
         return ()
     if isinstance(watch, str) and watch == "supervised":
@@ -280,12 +284,9 @@ def _heads_to_watch(watch: str | Head | Sequence[Head] | None, config: Any) -> t
             raise UserError(f'watch={watch!r}: write watch="1:1", several as watch="1:1,2:2", or watch="supervised"')
         watch = ",".join(map(str, watch)) or "none"
     try:
-        heads = parse_heads(watch, config.model.layers, config.model.heads)
+        return parse_heads(watch, config.model.layers, config.model.heads)
     except UserError as error:
         raise UserError(f'{error}; watch="supervised" takes those of the run') from error
-    if isinstance(config.model, RecallConfig) and set(heads) - {RECALL_HEAD}:
-        raise UserError(f'watch="{watch}": a recall network has one head to watch, write watch="{RECALL_HEAD}"')
-    return heads
 
 
 def recall_heads(config: Any) -> tuple[Head, ...]:

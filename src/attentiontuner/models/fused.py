@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_TRITON = importlib.util.find_spec("triton") is not None
-
 BLOCK = 4
 """Pixels a side that are taken together: the stride of the first convolution over images."""
 
@@ -28,13 +26,28 @@ LARGEST_HEAD = 256
 LOG_FLOOR = -100.0
 """The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
 
+FORWARD, BACKWARD = 2048, 4096
+"""Values that a program of a norm takes together, so that they stay in registers."""
+
 _PROGRAMS = 264
 """Programs that share the rows of a sum: two for each multiprocessor of a large GPU."""
 
 
 def fuses(values: Tensor) -> bool:
     """Whether these values are of the kind that kernels are for."""
-    return _TRITON and values.is_cuda and values.dtype == torch.bfloat16
+    return values.is_cuda and values.dtype == torch.bfloat16 and not why_no_kernels()
+
+
+@cache
+def why_no_kernels() -> str:
+    """Why this machine's GPU has to do without kernels; nothing where it has them."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    try:
+        _totals(torch.ones(2, 1, device="cuda"), torch.float32)
+    except Exception as error:  # without a C compiler, say; a compiler fails in many ways, and we can do without it
+        return f"Triton cannot compile: {(str(error).splitlines() or [repr(error)])[0]}"
+    return ""
 
 
 @cache
@@ -55,6 +68,12 @@ def _seed(dropout: float, device: torch.device) -> Tensor:
 
 def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
+
+
+def _tile(columns: int, size: int) -> dict[str, int]:
+    """Whole rows that a program takes together: about `size` values."""
+    width = _power_of_two(columns)
+    return {"ROWS": max(1, size // width), "COLUMNS": width}
 
 
 # --- linear maps -----------------------------------------------------------------------------------------------------
@@ -137,9 +156,10 @@ class _LinearAddNorm(torch.autograd.Function):
         count, columns = update.shape
         summed, normal = torch.empty_like(update), torch.empty_like(update)
         mean, scale = torch.empty(2, count, device=update.device).unbind()
-        kernels.add_norm_forward[(-(-count // 4),)](
+        tile = _tile(columns, FORWARD)
+        kernels.add_norm_forward[(-(-count // tile["ROWS"]),)](
             update, bias, residual, gamma, beta, seed, summed, normal, mean, scale, count, columns, eps, dropout,
-            ROWS=4, COLUMNS=_power_of_two(columns), DROPS=dropout > 0,
+            **tile, DROPS=dropout > 0,
         )  # fmt: skip
         ctx.save_for_backward(inputs, weight, gamma, seed, summed, mean, scale)
         ctx.dropout = dropout
@@ -152,11 +172,12 @@ class _LinearAddNorm(torch.autograd.Function):
         count, columns = summed.shape
         of_residual = torch.empty_like(summed)
         of_update = torch.empty_like(summed) if ctx.dropout else of_residual
-        programs = min(_PROGRAMS, -(-count // 8))
+        tile = _tile(columns, BACKWARD)
+        programs = min(_PROGRAMS, -(-count // tile["ROWS"]))
         partial = torch.empty(programs, 3, columns, device=summed.device)
         kernels.add_norm_backward[(programs,)](
             upstream[0].contiguous(), summed, mean, scale, gamma, seed, of_residual, of_update, partial, count, columns,
-            ctx.dropout, ROWS=8, COLUMNS=_power_of_two(columns), DROPS=ctx.dropout > 0, num_warps=8,
+            ctx.dropout, **tile, DROPS=ctx.dropout > 0, num_warps=8,
         )  # fmt: skip
         of_gamma, of_beta, of_bias = _totals(partial, summed.dtype).unbind()
         return of_update @ weight, of_update.T @ inputs, of_bias, of_residual, of_gamma, of_beta, None, None, None
@@ -191,9 +212,10 @@ class _EmbedNorm(torch.autograd.Function):
         steps, columns = seen.shape
         summed, normal = torch.empty(2, 2 * steps, columns, dtype=seen.dtype, device=seen.device).unbind()
         mean, scale = torch.empty(2, 2 * steps, device=seen.device).unbind()
-        kernels.embed_norm_forward[(-(-2 * steps // 4),)](
+        tile = _tile(columns, FORWARD)
+        kernels.embed_norm_forward[(-(-2 * steps // tile["ROWS"]),)](
             seen.contiguous(), done.contiguous(), time, gamma, beta, seed, summed, normal, mean, scale, 2 * steps,
-            columns, eps, dropout, ROWS=4, COLUMNS=_power_of_two(columns), DROPS=dropout > 0,
+            columns, eps, dropout, **tile, DROPS=dropout > 0,
         )  # fmt: skip
         ctx.save_for_backward(gamma, seed, summed, mean, scale)
         ctx.dropout = dropout
@@ -205,11 +227,12 @@ class _EmbedNorm(torch.autograd.Function):
         gamma, seed, summed, mean, scale = ctx.saved_tensors
         count, columns = summed.shape
         of_seen, of_done = torch.empty(2, count // 2, columns, dtype=summed.dtype, device=summed.device).unbind()
-        programs = min(_PROGRAMS, -(-count // 8))
+        tile = _tile(columns, BACKWARD)
+        programs = min(_PROGRAMS, -(-count // tile["ROWS"]))
         partial = torch.empty(programs, 2, columns, device=summed.device)
         kernels.embed_norm_backward[(programs,)](
             upstream[0].contiguous(), summed, mean, scale, gamma, seed, of_seen, of_done, partial, count, columns,
-            ctx.dropout, ROWS=8, COLUMNS=_power_of_two(columns), DROPS=ctx.dropout > 0, num_warps=8,
+            ctx.dropout, **tile, DROPS=ctx.dropout > 0, num_warps=8,
         )  # fmt: skip
         of_gamma, of_beta = _totals(partial, summed.dtype).unbind()
         return of_seen, of_done, None, of_gamma, of_beta, None, None, None
@@ -225,7 +248,7 @@ def image_blocks(images: Tensor, dtype: torch.dtype) -> Tensor:
     A convolution of 8 × 8 with stride 4 is one of 2 × 2 with stride 1 over these, and several times as fast.
     """
     width, height = images.shape[1] // BLOCK, images.shape[2] // BLOCK
-    if _TRITON and images.is_cuda and images.dtype == torch.uint8:
+    if images.is_cuda and images.dtype == torch.uint8 and not why_no_kernels():
         return _blocks_of_bytes(images.contiguous(), width, height, dtype)
     parts = images[:, : width * BLOCK, : height * BLOCK].unflatten(1, (width, BLOCK)).unflatten(3, (height, BLOCK))
     blocks = parts.permute(0, 1, 3, 2, 4, 5).reshape(len(images), width, height, -1).permute(0, 3, 1, 2)
