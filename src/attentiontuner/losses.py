@@ -13,7 +13,7 @@ from torch import Tensor
 from attentiontuner.data.batches import Batch
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.errors import UserError
-from attentiontuner.models.fused import LOG_FLOOR, memory_sum
+from attentiontuner.models.fused import LARGEST_HEAD, LOG_FLOOR, fuses, memory_sum
 from attentiontuner.models.transformer import Output, Recalled, Watched
 
 
@@ -56,13 +56,12 @@ def loss_terms(output: Output, batch: Batch, memory_weight: float) -> LossTerms:
 
 def _memory_sum(watched: Watched, expert: Tensor, batch: Batch) -> Tensor:
     """Equation 4's sum over the entries of the annotated episodes, for one head and its bool `[B, n, n]`."""
-
-    def plain() -> Tensor:
-        token = torch.arange(batch.tokens, device=expert.device)
-        counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[:, None]  # [B, n]
-        return (memory_cross_entropy(watched.log_attention(), expert) * counted).sum()
-
-    return memory_sum(watched.projected, watched.head, watched.layout.ends, expert, batch.annotated, plain)
+    projected, head, layout = watched
+    if fuses(projected) and projected.shape[-1] <= LARGEST_HEAD:
+        return memory_sum(projected, head, layout.bounds, expert, batch.annotated)
+    token = torch.arange(batch.tokens, device=expert.device)
+    counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[:, None]  # [B, n] rows that count
+    return (memory_cross_entropy(watched.log_attention(), expert) * counted).sum()
 
 
 def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attentiontuner.data.batches import DemoData
 from attentiontuner.losses import _memory_sum, loss_terms
 from attentiontuner.models import Head, TransformerConfig, build_model, fused
-from attentiontuner.models.embedders import PositionalEmbedding, blocks_of_weight
+from attentiontuner.models.embedders import blocks_of_weight
 from attentiontuner.models.transformer import Layout, Watched
 from tests.models.test_transformer import GRID, IMAGE, packed_demos
 
@@ -91,17 +91,18 @@ def test_sums_and_norms(rows: int, columns: int) -> None:
 @on_kernels
 def test_embedded_tokens() -> None:
     seen, done, time = there(300, 96), there(300, 96, seed=1), torch.arange(300, device=DEVICE) % 200
-    norm, positions = nn.LayerNorm(96).to(DEVICE, DTYPE), PositionalEmbedding(96)
+    norm = nn.LayerNorm(96).to(DEVICE, DTYPE)
 
     def line() -> Tensor:
-        return norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1).to(DTYPE))
+        position = fused.sinusoids(time, 96)
+        return norm(torch.stack([seen + position, done + position], 1).flatten(0, 1).to(DTYPE))
 
     same(
-        lambda: fused.embed_norm(seen, done, time, positions, norm, 0.0),
+        lambda: fused.embed_norm(seen, done, time, norm, 0.0),
         line,
         [seen, done, *norm.parameters()],
     )
-    some = fused.embed_norm(seen, done, time, positions, norm, 0.3)
+    some = fused.embed_norm(seen, done, time, norm, 0.3)
     kept = some != 0
     assert kept.float().mean().item() == pytest.approx(0.7, abs=0.02)
     torch.testing.assert_close(some[kept], (line() / 0.7)[kept], atol=0.05, rtol=0.02)
@@ -113,12 +114,43 @@ def test_embedded_tokens() -> None:
 @pytest.mark.parametrize("shape", [(84, 84, 3), (37, 50, 2)])
 def test_blocks_of_bytes(shape: tuple[int, int, int]) -> None:
     images = torch.randint(0, 256, (7, *shape), dtype=torch.uint8)
-    on_gpu = fused.image_blocks(images.to(DEVICE), torch.float32)
-    torch.testing.assert_close(on_gpu.cpu(), fused.image_blocks(images, torch.float32))
+    blocks = fused._blocks_of_bytes(images.to(DEVICE), shape[0] // 4, shape[1] // 4, torch.float32)
+    torch.testing.assert_close(blocks.cpu(), fused.image_blocks(images, torch.float32))
+
+
+@on_kernels
+def test_what_is_dropped_has_no_gradient() -> None:
+    layer, norm = (part.to(DEVICE, DTYPE) for part in (nn.Linear(24, 96), nn.LayerNorm(96)))
+    zeros, ones = torch.zeros(50, 96, device=DEVICE, dtype=DTYPE), nn.Linear(24, 96).to(DEVICE, DTYPE)
+    nn.init.zeros_(ones.weight)
+    nn.init.ones_(ones.bias)
+    inputs, residual = there(50, 24), there(50, 96, seed=1)
+    torch.manual_seed(3)
+    kept = fused.linear_add_norm(inputs, ones, zeros, norm, 0.25) > 0  # a kept place is above its row's mean
+    assert kept.float().mean().item() == pytest.approx(0.75, abs=0.03)
+
+    def ours() -> Tensor:
+        torch.manual_seed(3)
+        return fused.linear_add_norm(inputs, layer, residual, norm, 0.25)
+
+    same(
+        ours,
+        lambda: norm(residual + layer(inputs) * kept / 0.75),
+        [inputs, residual, *layer.parameters(), *norm.parameters()],
+    )
+
+
+@on_kernels
+def test_what_is_not_a_number_stays_none() -> None:
+    layer = nn.Conv2d(8, 16, 3).to(DEVICE, DTYPE)
+    nn.init.constant_(layer.weight, torch.nan)
+    result = fused.conv_relu(there(2, 8, 7, 7), layer.weight, layer.bias)
+    assert result.isnan().all()
+    assert torch.autograd.grad(result.sum(), layer.bias)[0].eq(2 * 5 * 5).all()  # nor does it stop the gradient
 
 
 @pytest.mark.gpu
-def test_what_is_dropped_is_new_in_every_replay_and_has_no_gradient() -> None:
+def test_what_is_dropped_is_new_in_every_replay() -> None:
     layer, norm = (part.to(DEVICE, DTYPE) for part in (nn.Linear(24, 512), nn.LayerNorm(512)))
     nn.init.zeros_(layer.weight)
     nn.init.ones_(layer.bias)

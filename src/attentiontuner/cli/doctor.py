@@ -104,7 +104,7 @@ def device() -> Finding:
     if torch.cuda.is_available():
         from attentiontuner.models.fused import why_no_kernels
 
-        kernels = f", a quarter slower for want of kernels ({why})" if (why := why_no_kernels()) else ""
+        kernels = f", a third slower for want of kernels ({why})" if (why := why_no_kernels()) else ""
         return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16{kernels}", core=True)
     return Finding("device", True, f"cpu: {counted(usable_cores(), 'core')}, precision float32", core=True)
 

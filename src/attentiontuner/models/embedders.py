@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attentiontuner.errors import UserError
-from attentiontuner.models.fused import BLOCK, conv_relu, image_blocks, linear_of_map
+from attentiontuner.models.fused import BLOCK, conv_relu, image_blocks, linear_of_map, sinusoids
 from attentiontuner.observations import ObservationSpec
 
 Embedder = Literal["paper", "lookup"]
@@ -141,10 +141,7 @@ class PositionalEmbedding(nn.Module):
         self.d_model = d_model
 
     def forward(self, time: Tensor) -> Tensor:
-        # Always float32: a position of 100 steps has no room in the eight bits of a bfloat16.
-        even = torch.arange(0, self.d_model, 2, device=time.device)
-        angles = time[:, None] * torch.exp(even * (-math.log(10_000.0) / self.d_model))
-        return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+        return sinusoids(time, self.d_model)
 
 
 def observation_embedding(observation: ObservationSpec, d_model: int, embedder: Embedder) -> nn.Module:

@@ -1,11 +1,13 @@
 """Parts of the network that a GPU computes, in bfloat16, in one pass over memory instead of one for each operation.
 
-Every function says in one line of PyTorch what it computes, and is that line on a CPU, in float32, and where Triton is
-not installed. Legend: S rows, C columns; N packed tokens of B episodes, n of the longest, H heads of size h.
+The docstring of a function is, where it can be, the line of PyTorch it stands for; that line is what a CPU, float32 and
+a machine without Triton compute. (Bytes of images take a kernel in any precision.)
+
+Legend: S rows, C columns; N packed tokens of B episodes, n of the longest, H heads of size h.
 """
 
 import importlib.util
-from collections.abc import Callable
+import math
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 BLOCK = 4
 """Pixels a side that are taken together: the stride of the first convolution over images."""
@@ -93,6 +96,7 @@ class _Linear(torch.autograd.Function):
         return F.linear(inputs, weight, bias)
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inputs, weight = ctx.saved_tensors
         up = upstream[0].contiguous()
@@ -116,6 +120,7 @@ class _LinearRelu(torch.autograd.Function):
         return result
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inputs, weight, result = ctx.saved_tensors
         down, of_bias = _through_relu(upstream[0].contiguous(), result)
@@ -166,6 +171,7 @@ class _LinearAddNorm(torch.autograd.Function):
         return normal
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         kernels = _kernels()
         inputs, weight, gamma, seed, summed, mean, scale = ctx.saved_tensors
@@ -183,13 +189,19 @@ class _LinearAddNorm(torch.autograd.Function):
         return of_update @ weight, of_update.T @ inputs, of_bias, of_residual, of_gamma, of_beta, None, None, None
 
 
-def embed_norm(
-    seen: Tensor, done: Tensor, time: Tensor, positions: nn.Module, norm: nn.LayerNorm, dropout: float
-) -> Tensor:
-    """F.dropout(norm(torch.stack([seen + positions(time), done + positions(time)], 1).flatten(0, 1)), dropout), with
-    sinusoidal positions: `[S, C]`, `[S, C]` and `[S]` → `[2S, C]`"""
+def sinusoids(time: Tensor, size: int) -> Tensor:
+    """Sinusoidal positions, always float32: `[S]` → `[S, size]`. The kernel of `embed_norm` knows the same formula."""
+    # A position of 100 steps has no room in the eight bits of a bfloat16.
+    even = torch.arange(0, size, 2, device=time.device)
+    angles = time[:, None] * torch.exp(even * (-math.log(10_000.0) / size))
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+
+
+def embed_norm(seen: Tensor, done: Tensor, time: Tensor, norm: nn.LayerNorm, dropout: float) -> Tensor:
+    """F.dropout(norm(torch.stack([seen + position, done + position], 1).flatten(0, 1)), dropout), where position is
+    sinusoids(time, C): `[S, C]`, `[S, C]` and `[S]` → `[2S, C]`"""
     if not fuses(seen) or seen.shape[-1] > LARGEST_ROW:
-        position = positions(time).to(seen.dtype)
+        position = sinusoids(time, seen.shape[-1]).to(seen.dtype)
         tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)
         return F.dropout(norm(tokens), dropout)
     return _apply(_EmbedNorm, seen, done, time, norm.weight, norm.bias, norm.eps, dropout, _seed(dropout, seen.device))
@@ -222,6 +234,7 @@ class _EmbedNorm(torch.autograd.Function):
         return normal
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         kernels = _kernels()
         gamma, seed, summed, mean, scale = ctx.saved_tensors
@@ -298,6 +311,7 @@ class _ConvRelu(torch.autograd.Function):
         return result
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight, result = ctx.saved_tensors
         up = upstream[0].contiguous(memory_format=torch.channels_last)
@@ -354,47 +368,46 @@ def _totals(partial: Tensor, dtype: torch.dtype) -> Tensor:
 # --- the memory loss -------------------------------------------------------------------------------------------------
 
 
-def memory_sum(
-    projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor, plain: Callable[[], Tensor]
-) -> Tensor:
-    """Equation 4's sum over all entries of the annotated episodes, for one head.
+def memory_sum(projected: Tensor, head: int, bounds: Tensor, expert: Tensor, annotated: Tensor) -> Tensor:
+    """Equation 4's sum over all entries of the annotated episodes, for one head of at most `LARGEST_HEAD` features.
 
-    Queries, keys and values `[N, 3, H, h]`, the ends of the episodes `[B + 2]` int32 (0 first, fillers last), E as bool
-    `[B, n, n]`, and which episodes count `[B]` bool. `plain` computes it where there is no kernel for it.
+    Queries, keys and values `[N, 3, H, h]`, the tokens up to the end of each episode `[B + 2]` int32 (0 first, fillers
+    last), E as bool `[B, n, n]`, and which episodes count `[B]` bool. Only for values that `fuses` says yes to; the
+    rest of the story is in `losses`.
     """
-    if not fuses(projected) or projected.shape[-1] > LARGEST_HEAD:
-        return plain()
-    return _apply(_MemorySum, projected, head, ends, expert, annotated)
+    return _apply(_MemorySum, projected, head, bounds, expert, annotated)
 
 
 class _MemorySum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor) -> Tensor:
+    def forward(ctx: Any, projected: Tensor, head: int, bounds: Tensor, expert: Tensor, annotated: Tensor) -> Tensor:
         kernels = _kernels()
         projected = projected.contiguous()
         rows = torch.zeros(5, len(projected), device=projected.device)
-        ctx.launch = _MemorySum._launch(projected, head, ends, expert, annotated)
-        grid, inputs, sizes, blocks = ctx.launch
+        grid, inputs, sizes, blocks = _MemorySum._launch(projected, head, bounds, expert, annotated)
         kernels.memory_rows[grid](*inputs, *rows.unbind(), *sizes, LOG_FLOOR, **blocks)
-        ctx.projected, ctx.head, ctx.rows = projected, head, rows
+        ctx.save_for_backward(projected, bounds, expert, annotated, rows)
+        ctx.head = head
         return rows[0].sum()
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         kernels = _kernels()
-        gradient = torch.zeros_like(ctx.projected)
-        grid, inputs, sizes, blocks = ctx.launch
-        found = (upstream[0].float().contiguous(), *ctx.rows[1:].unbind())
+        projected, bounds, expert, annotated, rows = ctx.saved_tensors
+        gradient = torch.zeros_like(projected)
+        grid, inputs, sizes, blocks = _MemorySum._launch(projected, ctx.head, bounds, expert, annotated)
+        found = (upstream[0].float().contiguous(), *rows[1:].unbind())
         kernels.memory_query_gradient[grid](*inputs, *found, gradient[:, 0, ctx.head], *sizes, **blocks)
         kernels.memory_key_gradient[grid](*inputs, *found, gradient[:, 1, ctx.head], *sizes, **blocks)
         return gradient, None, None, None, None
 
     @staticmethod
-    def _launch(projected: Tensor, head: int, ends: Tensor, expert: Tensor, annotated: Tensor) -> tuple[Any, ...]:
+    def _launch(projected: Tensor, head: int, bounds: Tensor, expert: Tensor, annotated: Tensor) -> tuple[Any, ...]:
         """What all three kernels are called with: their grid, tensors, sizes and blocks."""
         episodes, tokens, _ = expert.shape
         size = projected.shape[-1]
-        inputs = (projected[:, 0, head], projected[:, 1, head], ends, expert, annotated)
+        inputs = (projected[:, 0, head], projected[:, 1, head], bounds, expert, annotated)
         grid = (-(-tokens // 64), episodes)
         blocks = {"BLOCK": 64, "SIZE": max(16, _power_of_two(size)), "num_warps": 8, "num_stages": 2}
         return grid, inputs, (tokens, size, projected.stride(0), size**-0.5), blocks

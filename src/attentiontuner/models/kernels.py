@@ -26,6 +26,25 @@ def _kept(seed, place, dropout):
 
 
 @triton.jit
+def _norm(values, inside, column, gamma, beta, C, eps):
+    """The layer norm of rows of C values, their mean, and 1 / their deviation."""
+    values = tl.where(inside, values, 0.0)
+    centre = tl.sum(values, 1, keep_dims=True) / C
+    away = tl.where(inside, values - centre, 0.0)
+    inverse = 1 / tl.sqrt(tl.sum(away * away, 1, keep_dims=True) / C + eps)
+    scaled = away * inverse * tl.load(gamma + column, column < C, 0.0).to(tl.float32)
+    return scaled + tl.load(beta + column, column < C, 0.0).to(tl.float32), centre, inverse
+
+
+@triton.jit
+def _norm_gradient(up, normal, inverse, weight, inside, C):
+    """dL/dvalues of a norm from dL/dnorm and (values - mean) / deviation."""
+    up *= weight
+    along = tl.sum(up * normal, 1, keep_dims=True) / C
+    return tl.where(inside, (up - tl.sum(up, 1, keep_dims=True) / C - normal * along) * inverse, 0.0)
+
+
+@triton.jit
 def add_norm_forward(
     update, bias, residual, gamma, beta, seed,  # [M, C], [C], [M, C], [C], [C], [1]
     summed, normal, mean, scale,  # [M, C], [M, C], [M], [M]
@@ -44,12 +63,7 @@ def add_norm_forward(
     total = added + tl.load(residual + place, inside, 0.0).to(tl.float32)
     rounded = total.to(summed.dtype.element_ty)
     tl.store(summed + place, rounded, inside)
-    total = tl.where(inside, rounded.to(tl.float32), 0.0)
-    centre = tl.sum(total, 1, keep_dims=True) / C
-    away = tl.where(inside, total - centre, 0.0)
-    inverse = 1 / tl.sqrt(tl.sum(away * away, 1, keep_dims=True) / C + eps)
-    scaled = away * inverse * tl.load(gamma + column, column < C, 0.0).to(tl.float32)
-    scaled += tl.load(beta + column, column < C, 0.0).to(tl.float32)
+    scaled, centre, inverse = _norm(rounded.to(tl.float32), inside, column, gamma, beta, C, eps)
     tl.store(normal + place, scaled.to(normal.dtype.element_ty), inside)
     tl.store(mean + row, centre, row < M)
     tl.store(scale + row, inverse, row < M)
@@ -77,9 +91,7 @@ def add_norm_backward(
         up = tl.load(upstream + place, inside, 0.0).to(tl.float32)
         of_gamma += up * normal
         of_beta += up
-        up *= weight
-        along = tl.sum(up * normal, 1, keep_dims=True) / C
-        down = tl.where(inside, (up - tl.sum(up, 1, keep_dims=True) / C - normal * along) * inverse, 0.0)
+        down = _norm_gradient(up, normal, inverse, weight, inside, C)
         tl.store(d_residual + place, down.to(d_residual.dtype.element_ty), inside)
         if DROPS:
             down = tl.where(_kept(seed, place, dropout), down / (1 - dropout), 0.0)
@@ -99,7 +111,7 @@ def embed_norm_forward(
     M, C, eps, dropout,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """Observations (even rows) and actions (odd rows) with sinusoidal positions, their layer norm, then dropout."""
+    """Observations (even rows) and actions (odd rows) with `fused.sinusoids`, their layer norm, then dropout."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, COLUMNS)[None, :]
     inside = (row < M) & (column < C)
@@ -113,12 +125,7 @@ def embed_norm_forward(
     place = row.to(tl.int64) * C + column
     rounded = total.to(summed.dtype.element_ty)
     tl.store(summed + place, rounded, inside)
-    total = tl.where(inside, rounded.to(tl.float32), 0.0)
-    centre = tl.sum(total, 1, keep_dims=True) / C
-    away = tl.where(inside, total - centre, 0.0)
-    inverse = 1 / tl.sqrt(tl.sum(away * away, 1, keep_dims=True) / C + eps)
-    scaled = away * inverse * tl.load(gamma + column, column < C, 0.0).to(tl.float32)
-    scaled += tl.load(beta + column, column < C, 0.0).to(tl.float32)
+    scaled, centre, inverse = _norm(rounded.to(tl.float32), inside, column, gamma, beta, C, eps)
     if DROPS:
         scaled = tl.where(_kept(seed, place, dropout), scaled / (1 - dropout), 0.0)
     tl.store(normal + place, scaled.to(normal.dtype.element_ty), inside)
@@ -149,10 +156,7 @@ def embed_norm_backward(
             up = tl.where(_kept(seed, place, dropout), up / (1 - dropout), 0.0)
         of_gamma += up * normal
         of_beta += up
-        up *= weight
-        along = tl.sum(up * normal, 1, keep_dims=True) / C
-        down = (up - tl.sum(up, 1, keep_dims=True) / C - normal * along) * inverse
-        down = down.to(d_seen.dtype.element_ty)
+        down = _norm_gradient(up, normal, inverse, weight, inside, C).to(d_seen.dtype.element_ty)
         own = (row // 2).to(tl.int64) * C + column
         tl.store(d_seen + own, down, inside & (row % 2 == 0))
         tl.store(d_done + own, down, inside & (row % 2 == 1))
@@ -174,7 +178,7 @@ def bias_relu(values, bias, M, C, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     place = row.to(tl.int64) * C + column
     value = tl.load(values + place, inside, 0.0).to(tl.float32)
     value += tl.load(bias + column, column < C, 0.0).to(tl.float32)
-    tl.store(values + place, tl.maximum(value, 0.0).to(values.dtype.element_ty), inside)
+    tl.store(values + place, tl.where(value < 0, 0.0, value).to(values.dtype.element_ty), inside)  # NaN stays NaN
 
 
 @triton.jit
@@ -183,7 +187,7 @@ def bias_gradient(
     M, C,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, RECTIFIED: tl.constexpr,
 ):  # fmt: skip
-    """Sums over the rows; with `RECTIFIED` of what passes where `result` is above 0, which is written as well."""
+    """Sums over the rows; with `RECTIFIED` of what passes where `result` is not 0, which is written as well."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for first in range(tl.program_id(0) * ROWS, M, tl.num_programs(0) * ROWS):
@@ -192,7 +196,7 @@ def bias_gradient(
         place = row.to(tl.int64) * C + column
         up = tl.load(upstream + place, inside, 0.0)
         if RECTIFIED:
-            up = tl.where(tl.load(result + place, inside, 0.0) > 0, up, 0.0)
+            up = tl.where(tl.load(result + place, inside, 0.0) <= 0, 0.0, up)
             tl.store(down + place, up.to(down.dtype.element_ty), inside)
         total += up.to(tl.float32)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -246,7 +250,7 @@ def _scores(query, key, i, j, length, scale):
 
 @triton.jit
 def memory_rows(
-    query, key, ends, expert, annotated,  # rows of h, `stride` apart; [B + 2]; bool [B, n, n]; bool [B]
+    query, key, bounds, expert, annotated,  # rows of h, `stride` apart; [B + 2]; bool [B, n, n]; bool [B]
     loss, largest, others, pull, wrong,  # [N] each
     n, h, stride, scale, floor,
     BLOCK: tl.constexpr, SIZE: tl.constexpr,
@@ -254,8 +258,8 @@ def memory_rows(
     """Equation 4's sum over each row, and what its gradient needs: the largest score, `others`, Σ A · dL/dA without
     the largest weights that should be none, and how many of these there are."""
     episode = tl.program_id(1)
-    start = tl.load(ends + episode)
-    length = tl.load(ends + episode + 1) - start
+    start = tl.load(bounds + episode)
+    length = tl.load(bounds + episode + 1) - start
     if (tl.program_id(0) * BLOCK < length) & (tl.load(annotated + episode) != 0):
         first = tl.program_id(0) * BLOCK
         i, feature = first + tl.arange(0, BLOCK)[:, None], tl.arange(0, SIZE)[None, :]
@@ -320,15 +324,15 @@ def _score_gradient(s, seen, one, top, rest, pull, wrong):
 
 @triton.jit
 def memory_query_gradient(
-    query, key, ends, expert, annotated, upstream, largest, others, pull, wrong,
+    query, key, bounds, expert, annotated, upstream, largest, others, pull, wrong,
     d_query,  # rows of h, `stride` apart
     n, h, stride, scale,
     BLOCK: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the sum of `memory_rows` times `upstream` `[1]`, for the queries."""
     episode = tl.program_id(1)
-    start = tl.load(ends + episode)
-    length = tl.load(ends + episode + 1) - start
+    start = tl.load(bounds + episode)
+    length = tl.load(bounds + episode + 1) - start
     if (tl.program_id(0) * BLOCK < length) & (tl.load(annotated + episode) != 0):
         first = tl.program_id(0) * BLOCK
         i, feature = first + tl.arange(0, BLOCK)[:, None], tl.arange(0, SIZE)[None, :]
@@ -353,15 +357,15 @@ def memory_query_gradient(
 
 @triton.jit
 def memory_key_gradient(
-    query, key, ends, expert, annotated, upstream, largest, others, pull, wrong,
+    query, key, bounds, expert, annotated, upstream, largest, others, pull, wrong,
     d_key,  # rows of h, `stride` apart
     n, h, stride, scale,
     BLOCK: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """The same for the keys."""
     episode = tl.program_id(1)
-    start = tl.load(ends + episode)
-    length = tl.load(ends + episode + 1) - start
+    start = tl.load(bounds + episode)
+    length = tl.load(bounds + episode + 1) - start
     if (tl.program_id(0) * BLOCK < length) & (tl.load(annotated + episode) != 0):
         first = tl.program_id(0) * BLOCK
         mine, feature = first + tl.arange(0, BLOCK)[:, None], tl.arange(0, SIZE)[None, :]

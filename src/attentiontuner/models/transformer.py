@@ -104,7 +104,7 @@ class Layout(NamedTuple):
     """Where packed tokens stand: end to end, and in the padded layout that attention weights need."""
 
     slot: Tensor  # [S] of each step, see `Batch`
-    ends: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
+    bounds: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
     rows: int  # B
     tokens: int  # n
     per_step: int
@@ -137,7 +137,7 @@ class Layout(NamedTuple):
         if projected.is_cuda and projected.dtype == torch.bfloat16 and size % 8 == 0 and size <= 256:  # what it can do
             longest = max(self.tokens, self.per_step * FILLER_STEPS)
             query, key, value = projected.unbind(1)
-            out = varlen_attn(query, key, value, self.ends, self.ends, longest, longest, **_CAUSAL)
+            out = varlen_attn(query, key, value, self.bounds, self.bounds, longest, longest, **_CAUSAL)
             assert isinstance(out, Tensor)
             return out
         query, key, value = self.pad(projected).permute(2, 0, 3, 1, 4)  # [B, h, n, D / H] each
@@ -207,7 +207,7 @@ class TransformerLayer(nn.Module):
         assert isinstance(dropout, nn.Dropout)
         tokens = linear_add_norm(attended, self.self_attention.out_proj, tokens, self.norm1)
         hidden = linear_relu(tokens, widen)
-        return linear_add_norm(hidden, narrow, tokens, self.norm2, dropout.p if self.training else 0.0)
+        return linear_add_norm(hidden, narrow, tokens, self.norm2, dropout.p if dropout.training else 0.0)
 
     def forward(self, tokens: Tensor, layout: Layout, wanted: slice) -> tuple[Tensor, Tensor]:
         """Packed tokens `[2S, D]` → the wanted ones after the layer, and what all were projected to."""
@@ -242,9 +242,9 @@ class Transformer(nn.Module):
         """Logits of every step of a packed batch, and the supervised heads."""
         seen = batch.per_step(self.image_embedding(batch.observations))  # [S, D]
         done = self.action_embedding(batch.actions)
-        dropout = self.dropout.p if self.training else 0.0
+        dropout = self.dropout.p if self.dropout.training else 0.0
         # [2S, D]: o, a, o, a, …
-        tokens = embed_norm(seen, done, batch.time, self.positional_encoding, self.embedding_LN, dropout)
+        tokens = embed_norm(seen, done, batch.time, self.embedding_LN, dropout)
         layout = Layout.of(batch)
         watched = {}
         for number, layer in enumerate(self.transformer_layers):
