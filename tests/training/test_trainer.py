@@ -13,7 +13,7 @@ from torch import nn
 
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.errors import UserError
-from attentiontuner.training.checkpoint import load_model, load_state
+from attentiontuner.training.checkpoint import load_model, load_state, read_config
 from attentiontuner.training.devices import choose_device
 from attentiontuner.training.log import read_metrics
 from attentiontuner.training.stopping import Interrupted
@@ -101,6 +101,22 @@ def test_stopped_by_a_budget_it_goes_on_to_the_same_end(tmp_path: Path) -> None:
     assert sessions >= 9
     assert without_times(result.metrics) == without_times(whole.metrics)
     assert _weights(tmp_path / "parts") == _weights(tmp_path / "whole")
+
+
+def test_a_finished_run_is_made_longer(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    whole = train(toy_config(epochs=4), store, tmp_path / "whole", device="cpu")
+    assert train(toy_config(epochs=2), store, tmp_path / "grown", device="cpu").finished
+    grown = train(toy_config(epochs=4), store, tmp_path / "grown", device="cpu")
+    assert without_times(grown.metrics) == without_times(whole.metrics)
+    assert _weights(tmp_path / "grown") == _weights(tmp_path / "whole")
+    assert read_config(tmp_path / "grown") == read_config(tmp_path / "whole")
+    with pytest.raises(UserError, match="was made with epochs = 4, now it is 3"):
+        train(toy_config(epochs=3), store, tmp_path / "grown", device="cpu")
+    planned = {"schedule": "cosine"}
+    assert train(toy_config(epochs=2, **planned), store, tmp_path / "planned", device="cpu").finished
+    with pytest.raises(UserError, match="was made with epochs = 2, now it is 4"):
+        train(toy_config(epochs=4, **planned), store, tmp_path / "planned", device="cpu")
 
 
 def test_a_streamed_run_goes_on_to_the_same_end(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def train(
         out: folder of the run.
         method: attentiontuner, or recall (a head that counts); vanilla and recall-vanilla are the same without pairs.
         seed: fixes first weights, batches, dropout and every drawn label.
-        epochs: passes over the demonstrations; those of the recipe for the task and method if not given.
+        epochs: passes over the demonstrations; those of the recipe for the task and method if not given. More than a
+            finished run had make it longer.
         batch_size: demonstrations in a step; 64 if not given, 32 for recall.
         learning_rate: of Adam; 1e-4 if not given; for recall 1e-3, falling.
         memory_weight: weight λ of the memory loss; 10 if not given, 1 for recall.

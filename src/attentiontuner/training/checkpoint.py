@@ -113,7 +113,10 @@ def save_best(run: Path, model: nn.Module) -> None:
 
 
 def open_run(run: Path, config: TrainConfig, data: Mapping[str, Any], versions: Mapping[str, Any]) -> None:
-    """Write `config.json`, or check that the one there says the same; the first difference is a `UserError`."""
+    """Write `config.json`, or check that the one there says the same; the first difference is a `UserError`.
+
+    A run may become longer, unless its learning rate was planned for so many epochs.
+    """
     value: dict[str, Any] = {
         "schema": SCHEMA,
         "train": config.to_json(),
@@ -128,12 +131,16 @@ def open_run(run: Path, config: TrainConfig, data: Mapping[str, Any], versions: 
         return
     before = _read_config(run)
     before["train"] = TrainConfig.from_json(before["train"]).to_json()  # older than a field: it had the default
+    longer = config.schedule == "constant" and config.epochs > before["train"]["epochs"]
+    grown = {**before, "train": {**before["train"], "epochs": config.epochs}} if longer else before
     for part in ("train", "data"):
-        difference = first_difference(before[part], value[part])
+        difference = first_difference(grown[part], value[part])
         if difference is not None:
             name, old, new = difference
             where = name if part == "train" else f"data.{name}"
             raise UserError(f"{run} was made with {where} = {old!r}, now it is {new!r}: use the same, or another --out")
+    if longer:
+        write_json(path, grown)
 
 
 def read_config(run: Path) -> TrainConfig:
