@@ -27,7 +27,7 @@ def reproduce(
         records: folder of the records; those of several machines are merged by copying files.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.
-        scale: paper (to the letter), small (two CPU cores, an hour for table1), demo (Counting in minutes) or
+        scale: paper (its own settings), small (two CPU cores, an hour for table1), demo (Counting in minutes) or
             smoke (seconds).
         budget: time such as 25m; no cell is started that it cannot finish, and the command ends in time.
         jobs: cells side by side; with Ray, on each GPU (or each node without one).

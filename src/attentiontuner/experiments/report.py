@@ -157,10 +157,11 @@ def _overview(records: Sequence[Record], scale: str, introduction: str) -> Secti
     devices = " and ".join(sorted({record.device for record in records}))
     revisions = ", ".join(sorted({(record.revision or "unknown")[:13] for record in records}))
     episodes = ", ".join(sorted({f"{record.cell.episodes:,}" for record in records}))
-    hours = sum(sum(record.seconds.values()) for record in records) / 3600
+    hours = sum(record.seconds["train"] + record.seconds["evaluate"] for record in records) / 3600
     facts = (
         f"{counted(len(records), 'record')} at scale {scale} ({SCALES[scale].about}); "
-        f"{episodes} evaluation episodes each; {hours:.1f} hours in all on {devices}; git revision {revisions}."
+        f"{episodes} evaluation episodes each; {hours:.1f} hours of training and evaluation on {devices}; "
+        f"git revision {revisions}."
     )
     rule = (
         "Success rates in percent: mean ± half width of Student's 90 % interval over training seeds, or both values of "

@@ -1,4 +1,4 @@
-"""How large the experiments are: `paper` to the letter, `small` for two CPU cores, `smoke` for the tests."""
+"""How large the experiments are: `paper` as the paper has them, `small` for two CPU cores, `smoke` for the tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ DEMO = Scale(
     test_demos=100,
 )
 
-PAPER = Scale(name="paper", about="the paper's settings to the letter; recall networks have settings of their own")
+PAPER = Scale(name="paper", about="the paper's settings; recall networks have settings of their own")
 
 SCALES = {scale.name: scale for scale in (SMOKE, DEMO, SMALL, PAPER)}
 
