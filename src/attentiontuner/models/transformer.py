@@ -140,8 +140,16 @@ class Layout(NamedTuple):
             out = varlen_attn(query, key, value, self.bounds, self.bounds, longest, longest, **_CAUSAL)
             assert isinstance(out, Tensor)
             return out
-        query, key, value = self.pad(projected).permute(2, 0, 3, 1, 4)  # [B, h, n, D / H] each
-        return self.pack(F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2))
+        if projected.device.type == "cpu":  # a host that computes by itself takes episode after episode, unpadded
+            episodes = [part for part in projected.split(self.bounds.diff().tolist()) if len(part)]
+            return torch.cat([_attend(part[None])[0] for part in episodes])
+        return self.pack(_attend(self.pad(projected)))
+
+
+def _attend(projected: Tensor) -> Tensor:
+    """Causal attention: `[B, n, 3, h, D / H]` → `[B, n, h, D / H]`."""
+    query, key, value = projected.permute(2, 0, 3, 1, 4)  # [B, h, n, D / H] each
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
 
 
 class SelfAttention(nn.Module):
