@@ -11,10 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attentiontuner import losses
 from attentiontuner.data.batches import DemoData
 from attentiontuner.losses import _memory_sum, loss_terms
-from attentiontuner.models import Head, TransformerConfig, build_model, fused
-from attentiontuner.models.embedders import blocks_of_weight
+from attentiontuner.models import Head, TransformerConfig, build_model, fused, images
+from attentiontuner.models.images import blocks_of_weight
 from attentiontuner.models.transformer import Layout, Watched
 from tests.models.test_transformer import GRID, IMAGE, packed_demos
 
@@ -22,10 +23,10 @@ from tests.models.test_transformer import GRID, IMAGE, packed_demos
 @pytest.mark.parametrize("side", [84, 90, 37])
 def test_a_strided_convolution_is_one_over_blocks(side: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (3, side, side + 3, 2), dtype=torch.uint8, generator=generator)
+    pixels = torch.randint(0, 256, (3, side, side + 3, 2), dtype=torch.uint8, generator=generator)
     weight = torch.randn(5, 2, 8, 8, generator=generator)
-    whole = F.conv2d(images.permute(0, 3, 1, 2) / 255, weight, stride=4)
-    in_blocks = F.conv2d(fused.image_blocks(images, torch.float32), blocks_of_weight(weight))
+    whole = F.conv2d(pixels.permute(0, 3, 1, 2) / 255, weight, stride=4)
+    in_blocks = F.conv2d(images.image_blocks(pixels, torch.float32), blocks_of_weight(weight))
     torch.testing.assert_close(in_blocks, whole, atol=1e-4, rtol=1e-4)
 
 
@@ -33,7 +34,7 @@ def test_where_triton_cannot_compile_the_reason_is_kept(monkeypatch: pytest.Monk
     def without_compiler() -> None:
         raise RuntimeError("Failed to find C compiler.\nPlease specify via CC")
 
-    monkeypatch.setattr(fused, "_kernels", without_compiler)
+    monkeypatch.setattr(fused, "kernel_module", without_compiler)
     monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(*shape))
     assert fused.why_no_kernels.__wrapped__() == "Triton cannot compile: Failed to find C compiler."
@@ -48,7 +49,8 @@ DEVICE, DTYPE = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu
 @pytest.fixture(autouse=True)
 def fused_wherever_kernels_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("gpu"):
-        monkeypatch.setattr(fused, "fuses", lambda values: values.dtype == DTYPE)
+        for module in (fused, images, losses):
+            monkeypatch.setattr(module, "fuses", lambda values: values.dtype == DTYPE)
 
 
 def there(*shape: int, seed: int = 0) -> Tensor:
@@ -113,9 +115,9 @@ def test_embedded_tokens() -> None:
 @on_kernels
 @pytest.mark.parametrize("shape", [(84, 84, 3), (37, 50, 2)])
 def test_blocks_of_bytes(shape: tuple[int, int, int]) -> None:
-    images = torch.randint(0, 256, (7, *shape), dtype=torch.uint8)
-    blocks = fused._blocks_of_bytes(images.to(DEVICE), shape[0] // 4, shape[1] // 4, torch.float32)
-    torch.testing.assert_close(blocks.cpu(), fused.image_blocks(images, torch.float32))
+    pixels = torch.randint(0, 256, (7, *shape), dtype=torch.uint8)
+    blocks = images._blocks_of_bytes(pixels.to(DEVICE), shape[0] // 4, shape[1] // 4, torch.float32)
+    torch.testing.assert_close(blocks.cpu(), images.image_blocks(pixels, torch.float32))
 
 
 @on_kernels
@@ -144,7 +146,7 @@ def test_what_is_dropped_has_no_gradient() -> None:
 def test_what_is_not_a_number_stays_none() -> None:
     layer = nn.Conv2d(8, 16, 3).to(DEVICE, DTYPE)
     nn.init.constant_(layer.weight, torch.nan)
-    result = fused.conv_relu(there(2, 8, 7, 7), layer.weight, layer.bias)
+    result = images.conv_relu(there(2, 8, 7, 7), layer.weight, layer.bias)
     assert result.isnan().all()
     assert torch.autograd.grad(result.sum(), layer.bias)[0].eq(2 * 5 * 5).all()  # nor does it stop the gradient
 
@@ -182,15 +184,15 @@ def test_what_is_dropped_is_new_in_every_replay() -> None:
 @pytest.mark.parametrize(("channels", "out", "size", "stride", "padding"), [(20, 40, 7, 1, 1), (32, 64, 20, 2, 0)])
 def test_convolutions(channels: int, out: int, size: int, stride: int, padding: int) -> None:
     layer = nn.Conv2d(channels, out, 4 if stride == 2 else 3, stride, padding).to(DEVICE, DTYPE)
-    images = there(50, channels, size, size)
+    pixels = there(50, channels, size, size)
     same(
-        lambda: fused.conv_relu(images, layer.weight, layer.bias, stride, padding),
-        lambda: F.relu(layer(images)),
-        [images, *layer.parameters()],
+        lambda: images.conv_relu(pixels, layer.weight, layer.bias, stride, padding),
+        lambda: F.relu(layer(pixels)),
+        [pixels, *layer.parameters()],
     )
     features, flat = there(50, 8, 7, 7), nn.Linear(392, 64).to(DEVICE, DTYPE)
     same(
-        lambda: fused.linear_of_map(features, flat),
+        lambda: images.linear_of_map(features, flat),
         lambda: flat(features.flatten(1)),
         [features, *flat.parameters()],
     )
@@ -223,7 +225,8 @@ def test_a_step_is_the_same_with_and_without_kernels(
 
     ours = step(DTYPE)
     with monkeypatch.context() as patch:
-        patch.setattr(fused, "fuses", lambda values: False)
+        for module in (fused, images, losses):
+            patch.setattr(module, "fuses", lambda values: False)
         line, exact = step(DTYPE), step(torch.float64 if DEVICE == "cpu" else torch.float32)
     assert ours[0] == pytest.approx(exact[0], rel=0.02)
     assert ours[1] == pytest.approx(exact[1], rel=0.02)
@@ -245,7 +248,8 @@ def test_the_memory_loss_has_all_digits(monkeypatch: pytest.MonkeyPatch) -> None
         mine = _memory_sum(watched, expert, batch)
         (of_mine,) = torch.autograd.grad(mine, projected)
         with monkeypatch.context() as patch:
-            patch.setattr(fused, "fuses", lambda values: False)
+            for module in (fused, images, losses):
+                patch.setattr(module, "fuses", lambda values: False)
             line = _memory_sum(watched, expert, batch)
             (of_line,) = torch.autograd.grad(line, projected)
         assert mine.item() == pytest.approx(line.item(), rel=1e-4)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attentiontuner.models.embedders import ImageEmbedding, VectorEmbedding, cell_kinds, sum_of_rows
-from attentiontuner.models.fused import BLOCK, image_blocks
+from attentiontuner.models.images import BLOCK, image_blocks
 from attentiontuner.observations import ObservationSpec
 
 Observed = Iterable[tuple[NDArray[Any], NDArray[np.int64]]]

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attentiontuner.errors import UserError
-from attentiontuner.models.fused import BLOCK, conv_relu, image_blocks, linear_of_map, sinusoids
+from attentiontuner.models.fused import sinusoids
+from attentiontuner.models.images import BLOCK, blocks_of_weight, conv_relu, image_blocks, linear_of_map
 from attentiontuner.observations import ObservationSpec
 
 Embedder = Literal["paper", "lookup"]
@@ -160,13 +161,6 @@ def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> T
     # On a GPU the step is recorded, and the gradient of index_select is sure to allow that.
     chosen = table.index_select(0, rows.flatten()).view(*rows.shape, -1)
     return (chosen if weights is None else chosen * weights[..., None]).sum(1)
-
-
-def blocks_of_weight(weight: Tensor) -> Tensor:
-    """A convolution `[out, C, 8, 8]` of stride 4 as one of stride 1 over blocks: `[out, 16·C, 2, 2]`."""
-    out, colours, width, height = weight.shape
-    parts = weight.view(out, colours, width // BLOCK, BLOCK, height // BLOCK, BLOCK)
-    return parts.permute(0, 3, 5, 1, 2, 4).reshape(out, -1, width // BLOCK, height // BLOCK)
 
 
 def one_hot_table(symbols: tuple[int, ...]) -> Tensor:

@@ -1,7 +1,7 @@
 """Parts of the network that a GPU computes, in bfloat16, in one pass over memory instead of one for each operation.
 
 The docstring of a function is, where it can be, the line of PyTorch it stands for; that line is what a CPU, float32 and
-a machine without Triton compute. (Bytes of images take a kernel in any precision.)
+a machine without Triton compute. What images need is in `images`, the kernels are in `kernels`.
 
 Legend: S rows, C columns; N packed tokens of B episodes, n of the longest, H heads of size h.
 """
@@ -16,9 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-
-BLOCK = 4
-"""Pixels a side that are taken together: the stride of the first convolution over images."""
 
 LARGEST_ROW = 4096
 """Columns that one program holds at once."""
@@ -54,12 +51,12 @@ def why_no_kernels() -> str:
 
 
 @cache
-def _kernels() -> ModuleType:
+def kernel_module() -> ModuleType:
     """Imported when first needed: Triton takes its time."""
     return importlib.import_module("attentiontuner.models.kernels")
 
 
-def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+def apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     result: Tensor = function.apply(*inputs)  # type: ignore[no-untyped-call]
     return result
 
@@ -86,7 +83,7 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """F.linear(inputs, weight, bias)"""
     if not fuses(inputs):
         return F.linear(inputs, weight, bias)
-    return _apply(_Linear, inputs, weight, bias)
+    return apply(_Linear, inputs, weight, bias)
 
 
 class _Linear(torch.autograd.Function):
@@ -101,14 +98,14 @@ class _Linear(torch.autograd.Function):
         inputs, weight = ctx.saved_tensors
         up = upstream[0].contiguous()
         rows = up.flatten(0, -2)
-        return up @ weight, rows.T @ inputs.flatten(0, -2), _sum_of_rows(rows)
+        return up @ weight, rows.T @ inputs.flatten(0, -2), column_sums(rows)
 
 
 def linear_relu(inputs: Tensor, layer: nn.Linear) -> Tensor:
     """F.relu(layer(inputs))"""
     if not fuses(inputs):
         return F.relu(layer(inputs))
-    out = _apply(_LinearRelu, inputs.flatten(0, -2), layer.weight, layer.bias)
+    out = apply(_LinearRelu, inputs.flatten(0, -2), layer.weight, layer.bias)
     return out.view(*inputs.shape[:-1], -1)
 
 
@@ -123,7 +120,7 @@ class _LinearRelu(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inputs, weight, result = ctx.saved_tensors
-        down, of_bias = _through_relu(upstream[0].contiguous(), result)
+        down, of_bias = through_relu(upstream[0].contiguous(), result)
         return down @ weight, down.T @ inputs, of_bias
 
 
@@ -136,7 +133,7 @@ def linear_add_norm(
         return plain
     seed = _seed(dropout, inputs.device)
     rows = inputs.flatten(0, -2), residual.flatten(0, -2)
-    normal = _apply(
+    normal = apply(
         _LinearAddNorm, rows[0], layer.weight, layer.bias, rows[1], norm.weight, norm.bias, norm.eps, dropout, seed
     )
     return normal.view_as(residual)
@@ -156,7 +153,7 @@ class _LinearAddNorm(torch.autograd.Function):
         dropout: float,
         seed: Tensor,
     ) -> Tensor:
-        kernels = _kernels()
+        kernels = kernel_module()
         update, residual = F.linear(inputs, weight), residual.contiguous()
         count, columns = update.shape
         summed, normal = torch.empty_like(update), torch.empty_like(update)
@@ -173,7 +170,7 @@ class _LinearAddNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        kernels = _kernels()
+        kernels = kernel_module()
         inputs, weight, gamma, seed, summed, mean, scale = ctx.saved_tensors
         count, columns = summed.shape
         of_residual = torch.empty_like(summed)
@@ -204,7 +201,7 @@ def embed_norm(seen: Tensor, done: Tensor, time: Tensor, norm: nn.LayerNorm, dro
         position = sinusoids(time, seen.shape[-1]).to(seen.dtype)
         tokens = torch.stack([seen + position, done + position], 1).flatten(0, 1)
         return F.dropout(norm(tokens), dropout)
-    return _apply(_EmbedNorm, seen, done, time, norm.weight, norm.bias, norm.eps, dropout, _seed(dropout, seen.device))
+    return apply(_EmbedNorm, seen, done, time, norm.weight, norm.bias, norm.eps, dropout, _seed(dropout, seen.device))
 
 
 class _EmbedNorm(torch.autograd.Function):
@@ -220,7 +217,7 @@ class _EmbedNorm(torch.autograd.Function):
         dropout: float,
         seed: Tensor,
     ) -> Tensor:
-        kernels = _kernels()
+        kernels = kernel_module()
         steps, columns = seen.shape
         summed, normal = torch.empty(2, 2 * steps, columns, dtype=seen.dtype, device=seen.device).unbind()
         mean, scale = torch.empty(2, 2 * steps, device=seen.device).unbind()
@@ -236,7 +233,7 @@ class _EmbedNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        kernels = _kernels()
+        kernels = kernel_module()
         gamma, seed, summed, mean, scale = ctx.saved_tensors
         count, columns = summed.shape
         of_seen, of_done = torch.empty(2, count // 2, columns, dtype=summed.dtype, device=summed.device).unbind()
@@ -251,102 +248,24 @@ class _EmbedNorm(torch.autograd.Function):
         return of_seen, of_done, None, of_gamma, of_beta, None, None, None
 
 
-# --- images and their convolutions -----------------------------------------------------------------------------------
-
-
-def image_blocks(images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Squares of 4 × 4 pixels side by side as colours of one: `[U, W, H, C]` → `[U, 16·C, W/4, H/4]`, bytes scaled to
-    [0, 1]; pixels beyond the last whole square are left out, as the first convolution leaves them out.
-
-    A convolution of 8 × 8 with stride 4 is one of 2 × 2 with stride 1 over these, and several times as fast.
-    """
-    width, height = images.shape[1] // BLOCK, images.shape[2] // BLOCK
-    if images.is_cuda and images.dtype == torch.uint8 and not why_no_kernels():
-        return _blocks_of_bytes(images.contiguous(), width, height, dtype)
-    parts = images[:, : width * BLOCK, : height * BLOCK].unflatten(1, (width, BLOCK)).unflatten(3, (height, BLOCK))
-    blocks = parts.permute(0, 1, 3, 2, 4, 5).reshape(len(images), width, height, -1).permute(0, 3, 1, 2)
-    scaled: Tensor = blocks.to(dtype) / 255 if images.dtype == torch.uint8 else blocks.to(dtype)
-    return scaled
-
-
-def _blocks_of_bytes(images: Tensor, width: int, height: int, dtype: torch.dtype) -> Tensor:
-    kernels = _kernels()
-    colours = images.shape[3]
-    blocks = torch.empty(len(images), width, height, BLOCK**2 * colours, dtype=dtype, device=images.device)
-    kernels.image_blocks[(len(images), -(-blocks[0].numel() // 1024))](
-        images, blocks, WIDTH=images.shape[1], HEIGHT=images.shape[2], COLOURS=colours, BLOCK=BLOCK, SIZE=1024
-    )
-    return blocks.permute(0, 3, 1, 2)
-
-
-def linear_of_map(features: Tensor, layer: nn.Linear) -> Tensor:
-    """layer(features.flatten(1)) for a map `[U, C, w, h]`"""
-    if not fuses(features):
-        plain: Tensor = layer(features.flatten(1))
-        return plain
-    # With colours last the map need not be copied; the weights are turned instead.
-    weight = layer.weight.unflatten(1, features.shape[1:]).permute(0, 2, 3, 1).flatten(1)
-    return linear(features.permute(0, 2, 3, 1).flatten(1), weight, layer.bias)
-
-
-def conv_relu(inputs: Tensor, weight: Tensor, bias: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
-    """F.relu(F.conv2d(inputs, weight, bias, stride, padding))"""
-    if not fuses(inputs):
-        return F.relu(F.conv2d(inputs, weight, bias, stride, padding))
-    return _apply(_ConvRelu, inputs, weight, bias, stride, padding)
-
-
-class _ConvRelu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-        kernels = _kernels()
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
-        result = F.conv2d(inputs, weight, None, stride, padding).contiguous(memory_format=torch.channels_last)
-        rows = _pixels(result)
-        count, columns = rows.shape
-        size = _columns(columns)
-        kernels.bias_relu[(-(-count // 32), -(-columns // size))](rows, bias, count, columns, ROWS=32, COLUMNS=size)
-        ctx.save_for_backward(inputs, weight, result)
-        ctx.stride, ctx.padding = stride, padding
-        return result
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, weight, result = ctx.saved_tensors
-        up = upstream[0].contiguous(memory_format=torch.channels_last)
-        down, of_bias = _through_relu(_pixels(up), _pixels(result))
-        down = down.view(up.shape[0], *up.shape[2:], up.shape[1]).permute(0, 3, 1, 2)
-        of_inputs, of_weight, _ = torch.ops.aten.convolution_backward(
-            down, inputs, weight, None, [ctx.stride] * 2, [ctx.padding] * 2, [1, 1], False, [0, 0], 1,
-            [ctx.needs_input_grad[0], True, False],
-        )  # fmt: skip
-        return of_inputs, of_weight, of_bias, None, None
-
-
-def _pixels(images: Tensor) -> Tensor:
-    """Images `[U, C, W, H]` in the layout of colours last as rows `[U·W·H, C]`, without copying."""
-    return images.permute(0, 2, 3, 1).view(-1, images.shape[1])
-
-
 # --- sums over rows --------------------------------------------------------------------------------------------------
 
 
-def _columns(columns: int) -> int:
+def columns_of_a_program(columns: int) -> int:
     """How many columns a program takes."""
     return min(128, max(16, _power_of_two(columns)))
 
 
-def _through_relu(upstream: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
+def through_relu(upstream: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient `[S, C]` before a rectifier and the bias it had added, and the bias's own `[C]`."""
     down = torch.empty_like(upstream)
-    return down, _sum_of_rows(upstream, result, down)
+    return down, column_sums(upstream, result, down)
 
 
-def _sum_of_rows(upstream: Tensor, result: Tensor | None = None, down: Tensor | None = None) -> Tensor:
-    kernels = _kernels()
+def column_sums(upstream: Tensor, result: Tensor | None = None, down: Tensor | None = None) -> Tensor:
+    kernels = kernel_module()
     count, columns = upstream.shape
-    size = _columns(columns)
+    size = columns_of_a_program(columns)
     blocks = -(-columns // size)
     programs = max(1, min(_PROGRAMS // blocks, -(-count // 32)))
     partial = torch.empty(programs, columns, device=upstream.device)
@@ -359,7 +278,7 @@ def _sum_of_rows(upstream: Tensor, result: Tensor | None = None, down: Tensor | 
 
 def _totals(partial: Tensor, dtype: torch.dtype) -> Tensor:
     """The sum over the first dimension: float32 `[programs, …]` → `[…]`."""
-    kernels = _kernels()
+    kernels = kernel_module()
     total = torch.empty(partial.shape[1:], dtype=dtype, device=partial.device)
     kernels.totals[(-(-total.numel() // 32),)](partial, total, len(partial), total.numel(), ROWS=64, COLUMNS=32)
     return total
@@ -375,13 +294,13 @@ def memory_sum(projected: Tensor, head: int, bounds: Tensor, expert: Tensor, ann
     last), E as bool `[B, n, n]`, and which episodes count `[B]` bool. Only for values that `fuses` says yes to; the
     rest of the story is in `losses`.
     """
-    return _apply(_MemorySum, projected, head, bounds, expert, annotated)
+    return apply(_MemorySum, projected, head, bounds, expert, annotated)
 
 
 class _MemorySum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, projected: Tensor, head: int, bounds: Tensor, expert: Tensor, annotated: Tensor) -> Tensor:
-        kernels = _kernels()
+        kernels = kernel_module()
         projected = projected.contiguous()
         rows = torch.zeros(5, len(projected), device=projected.device)
         grid, inputs, sizes, blocks = _MemorySum._launch(projected, head, bounds, expert, annotated)
@@ -393,7 +312,7 @@ class _MemorySum(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        kernels = _kernels()
+        kernels = kernel_module()
         projected, bounds, expert, annotated, rows = ctx.saved_tensors
         gradient = torch.zeros_like(projected)
         grid, inputs, sizes, blocks = _MemorySum._launch(projected, ctx.head, bounds, expert, annotated)
