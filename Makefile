@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 export SDL_VIDEODRIVER := dummy
 export SDL_AUDIODRIVER := dummy
 
-.PHONY: setup demo test test-slow test-gpu lint bench clean
+.PHONY: setup demo test test-slow test-kernels test-gpu lint bench clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,12 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow --timeout 1800
+
+# The GPU's kernels, interpreted on a CPU. PyTorch for CPUs comes without Triton, which needs nothing else (700 MB).
+test-kernels: $(STAMP)
+	$(BIN)/python -c 'import triton' 2>/dev/null || \
+	$(BIN)/pip install --quiet --no-deps --constraint constraints.txt triton
+	TRITON_INTERPRET=1 $(BIN)/pytest -m gpu tests/models/test_fused.py
 
 # On a machine without a package registry: make test-gpu GPU_PYTHON=python3, with the dependencies on PYTHONPATH.
 # Only the files with such tests are read: the others may need packages that are not there.

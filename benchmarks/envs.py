@@ -14,12 +14,12 @@ from minigrid.core.grid import Grid
 from minigrid.core.world_object import Door, Wall, WorldObj
 from minigrid.minigrid_env import MiniGridEnv
 
-from attentiontuner.envs.base import DROP, PICKUP, TOGGLE, LTMBEnv
 from attentiontuner.envs.counting import GALLERY_DOOR, QUERY_DOORS, QUERY_OBJECT, SLOTS, CountingEnv
 from attentiontuner.envs.hallway import HallwayEnv
+from attentiontuner.envs.ltmb import DROP, PICKUP, TOGGLE, LTMBEnv
 from attentiontuner.envs.ordering import OrderingEnv
 from attentiontuner.envs.world import OBJECTS
-from attentiontuner.tasks import get_task
+from attentiontuner.tasks.task import get_task
 from benchmarks import Row
 
 EPISODES = {"hallway": 24, "ordering": 24, "counting": 16}

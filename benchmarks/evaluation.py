@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attentiontuner.data.batches import DemoData
-from attentiontuner.demos import Demonstration
-from attentiontuner.demos.packed import PackedDemos
+from attentiontuner.collecting.episode import record_episode
+from attentiontuner.core.seeds import evaluation_seed
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.demos import Demonstration, PairTable
+from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import rollout
-from attentiontuner.experts.collect import record_episode
-from attentiontuner.models import Transformer, TransformerConfig
-from attentiontuner.seeds import evaluation_seed
-from attentiontuner.tasks import Task, get_task
+from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.tasks.task import Task, get_task
 from benchmarks import Row
 
 EPISODES = 128
@@ -53,7 +53,7 @@ class Driven(ModelPolicy):
         return kept
 
     def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
-        for row in np.flatnonzero(self._last < 0):
+        for row in np.flatnonzero(self._begins):
             self._experts[row] = self.expert_of()
         super().act(observations)
         actions = [
@@ -69,7 +69,7 @@ def bench() -> list[Row]:
 
     torch.manual_seed(0)
     task = get_task("hallway")
-    model = Transformer(TransformerConfig(task.observation, len(task.actions))).eval()
+    model = Transformer(TransformerConfig(task.observation, task.actions)).eval()
     seeds = [evaluation_seed(0, index) for index in range(EPISODES)]
     policy = Driven(model, task.max_steps)
     policy.expert_of = HallwayExpert
@@ -121,13 +121,12 @@ def forward_seconds(model: Transformer, task: Task, episode: Demonstration, step
     batch = DemoData(
         PackedDemos(
             observation=task.observation,
-            frames=episode.observations[:steps].copy(),
+            frames=task.observation.encode(episode.observations[:steps]).copy(),
             frame_index=np.arange(steps),
             actions=episode.actions[:steps],
             lengths=np.array([steps]),
             starts=np.array([0]),
-            pairs=np.empty((0, 4), np.int64),
-            annotated=np.array([False]),
+            pairs=PairTable.nothing([steps]),
             success=np.array([True]),
             seeds=np.array([episode.seed]),
             episodes=np.array([0]),
@@ -138,6 +137,6 @@ def forward_seconds(model: Transformer, task: Task, episode: Demonstration, step
         model(batch)
         for _ in range(REPEATS):
             started = time.perf_counter()
-            int(model(batch).logits[-1].argmax())
+            int(model(batch).distribution[-1].argmax())
             seconds.append(time.perf_counter() - started)
     return sum(seconds) / len(seconds)

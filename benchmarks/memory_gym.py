@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attentiontuner.tasks import get_task
+from attentiontuner.tasks.task import get_task
 from benchmarks import Row
 
 STEPS = 1500
@@ -37,8 +37,8 @@ def bench_steps(name: str) -> list[Row]:
 
     task = get_task(name)
     ours = task.make_env().unwrapped
-    walk = np.random.default_rng(0).integers(len(task.actions), size=200).repeat(3).tolist()
-    their_walk = [[a // 3, a % 3] for a in walk] if len(task.actions) == 9 else walk
+    walk = np.random.default_rng(0).integers(task.actions.count, size=200).repeat(3).tolist()
+    their_walk = [[a // 3, a % 3] for a in walk] if task.actions.count == 9 else walk
     own, package = [], []
     for _ in range(ROUNDS):
         own.append(stepping(ours.reset, ours.step, walk))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from attentiontuner.collecting.collection import collect
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
-from attentiontuner.experts.collect import collect
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.tasks import get_task
+from attentiontuner.spaces.observation import ObservationSpec
+from attentiontuner.tasks.task import get_task
 from benchmarks import Row
 
 SPEC = ObservationSpec("image", (84, 84, 3))
@@ -51,7 +51,7 @@ def bench_frames(folder: Path) -> list[Row]:
     demonstrations = mortar_mayhem_episodes(EPISODES)
     megabytes = sum(d.observations.nbytes for d in demonstrations) / 1e6
     writer = DemoWriter(
-        folder, task="frames", settings={}, observation=SPEC, action_names=["stay", "left", "right", "on"], seed=0
+        folder, task="frames", settings={}, observation=SPEC, actions=["stay", "left", "right", "on"], seed=0
     )
 
     def write() -> None:

@@ -22,12 +22,12 @@ from tests.studio.browsing import (
     summary,
 )
 
-from attentiontuner.demos import Demonstration, as_pairs
+from attentiontuner.collecting.episode import record_episode
+from attentiontuner.core.seeds import demonstration_seed
+from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.demos.annotations import read_annotation
-from attentiontuner.demos.writer import DemoWriter
-from attentiontuner.experts.collect import record_episode
-from attentiontuner.seeds import demonstration_seed
-from attentiontuner.tasks import get_task
+from attentiontuner.demos.store.writer import DemoWriter
+from attentiontuner.tasks.task import get_task
 from benchmarks import Row
 
 LONGEST = 145
@@ -67,7 +67,7 @@ def _hallway(root: Path) -> Path:
         task=task.name,
         settings=dict(task.settings),
         observation=task.observation,
-        action_names=task.actions,
+        actions=task.actions,
         seed=None,
     )
     recorded = [record_episode(task, env, demonstration_seed(0, index)) for index in range(EPISODES + 8)]
@@ -82,7 +82,7 @@ def _hallway(root: Path) -> Path:
             truncated=True,
             seed=start,
             success=False,
-            pairs=as_pairs([(1, 9)], LONGEST),
+            pairs=PairTable.of([(1, 9)], LONGEST),
         )
         for start in (0, 90, 180, 270)
     ]
@@ -129,7 +129,7 @@ def _click_until_saved(page: Page) -> float:
 def _expected(data: Path, episode: int) -> list[list[int]]:
     annotation = read_annotation(data, "expert", episode)
     assert annotation is not None
-    pairs: list[list[int]] = annotation.pairs.tolist()
+    pairs: list[list[int]] = np.asarray(annotation.pairs).tolist()
     return pairs
 
 
@@ -171,7 +171,7 @@ def _per_pair(page: Page, data: Path, episode: int, before: int) -> float:
     settled(page)
     made = read_annotation(data, "human", episode)
     assert made is not None
-    assert made.pairs.tolist() == expected
+    assert np.asarray(made.pairs).tolist() == expected
     return (interactions(page) - before) / len(expected)
 
 

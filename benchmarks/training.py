@@ -10,29 +10,28 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
-from torch.utils.flop_counter import FlopCounterMode, addmm_flop
+from torch.utils.flop_counter import FlopCounterMode
 
-from attentiontuner.data.batches import DemoData, epoch_batches
+from attentiontuner.collecting.collection import collect
+from attentiontuner.data.dataset import DemoData, epoch_batches
 from attentiontuner.data.tokens import expert_matrix
 from attentiontuner.demos import DemoStore, PackedDemos
-from attentiontuner.experts.collect import collect
-from attentiontuner.losses import loss_terms, memory_loss
-from attentiontuner.models import Head, build_model
+from attentiontuner.losses import memory_loss
 from attentiontuner.models.transformer import TransformerConfig
-from attentiontuner.observations import MINIGRID_SYMBOLS
-from attentiontuner.tasks import get_task
-from attentiontuner.training.devices import choose_device
+from attentiontuner.runs.config import TrainConfig, paper_config
+from attentiontuner.runs.devices import choose_device
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS
+from attentiontuner.tasks.task import get_task
 from attentiontuner.training.step import TrainStep, make_optimiser
 from benchmarks import Row
 
-MEMORY_WEIGHT = 10.0
-HEAD = Head(0, 0)
 SEED = 1
 
 
@@ -44,7 +43,7 @@ def bench() -> list[Row]:
         collect(task, 5000 if on_gpu else 96, SEED, Path(folder) / "hallway")
         packed = DemoStore.open(Path(folder) / "hallway").read_packed()
     batches = epoch_batches(len(packed), 64 if on_gpu else 32, SEED, 0)[: 20 if on_gpu else 2]
-    config = TransformerConfig(task.observation, len(task.actions))
+    config = paper_config(task)
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     plain = textbook_speed(config, packed, batches, device)
@@ -61,14 +60,14 @@ def bench() -> list[Row]:
 # --- ours ------------------------------------------------------------------------------------------------------------
 
 
-def our_step(config: TransformerConfig, packed: PackedDemos, device: torch.device) -> TrainStep:
+def our_step(config: TrainConfig, packed: PackedDemos, device: torch.device) -> TrainStep:
     torch.manual_seed(SEED)
-    model = build_model(config).to(device).train()
+    model = config.network.build().to(device).train()
     precision = "bfloat16" if device.type == "cuda" else "float32"
-    return TrainStep(model, make_optimiser(model, 1e-4), DemoData(packed, device), (HEAD,), MEMORY_WEIGHT, precision)
+    return TrainStep(model, make_optimiser(model, config.learning_rate), DemoData(packed, device), config, precision)
 
 
-def our_speed(config: TransformerConfig, packed: PackedDemos, batches: list[np.ndarray], device: torch.device) -> float:
+def our_speed(config: TrainConfig, packed: PackedDemos, batches: list[np.ndarray], device: torch.device) -> float:
     step = our_step(config, packed, device)
     warm_up = batches * 2 if device.type == "cuda" else [batches[0][:4]]
     for rows in warm_up:
@@ -81,7 +80,7 @@ def our_speed(config: TransformerConfig, packed: PackedDemos, batches: list[np.n
     return sum(map(len, batches)) / (time.perf_counter() - started)
 
 
-def gpu_rows(config: TransformerConfig, packed: PackedDemos, device: torch.device) -> list[Row]:
+def gpu_rows(config: TrainConfig, packed: PackedDemos, device: torch.device) -> list[Row]:
     """Seconds per epoch once everything is recorded, and the share of the chip's matrix rate that is."""
     step = our_step(config, packed, device)
     seconds = []
@@ -93,9 +92,8 @@ def gpu_rows(config: TransformerConfig, packed: PackedDemos, device: torch.devic
         seconds.append(time.perf_counter() - started)
     best = float(np.median(seconds[-5:]))
     batch = step.data.batch(epoch_batches(len(packed), 64, SEED, 0)[0])
-    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten._addmm_activation: addmm_flop})
-    with counter:
-        loss_terms(step.working(batch, (HEAD,)), batch, MEMORY_WEIGHT).total.backward()
+    with operation_counter() as counter:
+        config.way.loss(step.working(batch, step.heads), batch, config).total.backward()
     operations = counter.get_total_flops() / int(batch.lengths.sum()) * int(packed.lengths.sum())
     rate = matrix_rate(device)
     return [
@@ -104,6 +102,15 @@ def gpu_rows(config: TransformerConfig, packed: PackedDemos, device: torch.devic
         Row("matrix products of an epoch", operations / best / 1e12, "TFLOP/s"),
         Row("share of the chip's rate on a large product", 100 * operations / best / rate, "%"),
     ]
+
+
+def operation_counter() -> FlopCounterMode:
+    """Counts the operations of matrix products; PyTorch's own counter leaves out the one with an activation."""
+
+    def product(bias: Any, left: torch.Size, right: torch.Size, **_: Any) -> int:
+        return 2 * left[0] * left[1] * right[1]
+
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten._addmm_activation: product})
 
 
 def matrix_rate(device: torch.device) -> float:
@@ -127,7 +134,7 @@ class Episodes(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
     def __init__(self, packed: PackedDemos) -> None:
         self.packed = packed
-        self.pairs = [packed.pairs[packed.pairs[:, 0] == row, 1:] for row in range(len(packed))]
+        self.pairs = [np.asarray(packed.pairs.select([row])) for row in range(len(packed))]
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -135,7 +142,8 @@ class Episodes(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor, Tensor]:
         packed, start, length = self.packed, self.packed.starts[row], int(self.packed.lengths[row])
         steps = slice(start, start + length)
-        frames = torch.from_numpy(packed.frames[packed.frame_index[steps]].astype(np.int64))
+        seen = packed.observation.decode(packed.frames[packed.frame_index[steps]])
+        frames = torch.from_numpy(np.asarray(seen, np.int64))
         one_hot = [F.one_hot(frames[..., channel], count) for channel, count in enumerate(MINIGRID_SYMBOLS)]
         observations = torch.cat(one_hot, -1).permute(0, 3, 1, 2).float()
         return (
@@ -187,11 +195,11 @@ class Textbook(nn.Module):
             nn.Linear(80 * 49, config.d_model),
             nn.Tanh(),
         )
-        self.actions = nn.Embedding(config.actions, config.d_model)
+        self.actions = nn.Embedding(config.actions.count, config.d_model)
         self.positions = nn.Embedding(200, config.d_model)
         self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(TextbookLayer(config) for _ in range(config.layers))
-        self.output = nn.Linear(config.d_model, config.actions)
+        self.output = nn.Linear(config.d_model, config.actions.count)
 
     def forward(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, list[Tensor]]:
         rows, longest = actions.shape
@@ -207,12 +215,12 @@ class Textbook(nn.Module):
         return self.output(tokens[:, ::2]), all_weights
 
 
-def textbook_speed(
-    config: TransformerConfig, packed: PackedDemos, batches: list[np.ndarray], device: torch.device
-) -> float:
+def textbook_speed(config: TrainConfig, packed: PackedDemos, batches: list[np.ndarray], device: torch.device) -> float:
     torch.manual_seed(SEED)
-    model = Textbook(config).to(device)
-    optimiser = torch.optim.Adam(model.parameters(), 1e-4)
+    assert isinstance(config.model, TransformerConfig)
+    model = Textbook(config.model).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), config.learning_rate)
+    (head,) = config.supervised()
     warm_up = batches[:3] if device.type == "cuda" else [batches[0][:4]]
     order = [rows.tolist() for rows in [*warm_up, *batches]]
     loader: Iterator[list[Tensor]] = iter(
@@ -223,9 +231,9 @@ def textbook_speed(
         observations, actions, expert, lengths = (part.to(device) for part in batch)
         logits, weights = model(observations, actions)
         loss = F.cross_entropy(logits.flatten(0, 1), actions.flatten(), ignore_index=-100)
-        memory = memory_loss(weights[HEAD.layer][:, HEAD.head].clamp(1e-7, 1 - 1e-7), expert, 2 * lengths)
+        memory = memory_loss(weights[head.layer][:, head.head].clamp(1e-7, 1 - 1e-7), expert, 2 * lengths)
         optimiser.zero_grad()
-        (loss + MEMORY_WEIGHT * memory).backward()
+        (loss + config.weight * memory).backward()
         optimiser.step()
         loss.item()
         if number == len(warm_up) - 1:

@@ -5,8 +5,8 @@ attentiontuner --import examples/custom_task.py collect memory-room --episodes 5
 """
 
 from attentiontuner import Decision, ObservationSpec, Task, register_task
+from attentiontuner.collecting.collection import collect
 from attentiontuner.demos import DemoStore
-from attentiontuner.experts.collect import collect
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
 WALL, KEY, BALL = 2, 5, 6

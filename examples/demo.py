@@ -13,16 +13,16 @@ import time
 from pathlib import Path
 
 from attentiontuner import get_task
-from attentiontuner.evaluation.film import make_films
-from attentiontuner.evaluation.policy import load_policy
-from attentiontuner.evaluation.rollout import rollout
-from attentiontuner.experiments.jobs import kept_run
-from attentiontuner.experiments.report import build_report
-from attentiontuner.experiments.reproduce import make_plan, reproduce
-from attentiontuner.experts.collect import collect
-from attentiontuner.pictures import save_episode_picture
-from attentiontuner.seeds import evaluation_seed
-from attentiontuner.tasks import all_tasks
+from attentiontuner.collecting.collection import collect
+from attentiontuner.evaluation.evaluate import evaluate
+from attentiontuner.evaluation.filming import make_films
+from attentiontuner.evaluation.policy import as_policy
+from attentiontuner.experiments.reporting.report import build_report
+from attentiontuner.experiments.running.jobs import kept_run
+from attentiontuner.experiments.running.reproduce import make_plan, reproduce
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import all_tasks
+from attentiontuner.viz.pictures import save_episode_picture
 
 INTRODUCTION = (
     "Counting with ten rooms. Two networks of the same kind were trained on the same 6,000 demonstrations for the same "
@@ -48,9 +48,9 @@ def train_both(folder: Path, scale: str) -> list[Path]:
     if reproduce(plan) != 0:
         sys.exit(2)
     cell = next(cell for cell in plan.cells if cell.method == "recall")
-    run, task = kept_run(records, cell), get_task(cell.task, cell.settings)
-    results = rollout(load_policy(run), task, [evaluation_seed(1, index) for index in range(8)], workers=0)
-    return make_films(run, task, results, 1, folder / "films")
+    trained, task = Run(kept_run(records, cell)).load_model(), get_task(cell.task, cell.settings)
+    results, _ = evaluate(as_policy(trained), task, episodes=8, seed=1, workers=0)
+    return make_films(trained, task, results, 1, folder / "films")
 
 
 def main(folder: Path = Path("demo"), scale: str = "demo") -> None:

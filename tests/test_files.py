@@ -1,11 +1,13 @@
+import os
+import stat
 import subprocess
 import sys
 
 import pytest
 
-from attentiontuner.errors import UserError
-from attentiontuner.files import locked, read_json, write_bytes, write_json
-from attentiontuner.seeds import EVALUATION_START, MAX_SEED, demonstration_seed, evaluation_seed
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked, read_json, write_bytes, write_json
+from attentiontuner.core.seeds import EVALUATION_START, MAX_SEED, demonstration_seed, evaluation_seed
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
@@ -15,6 +17,24 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
         write_bytes(path, "not bytes")  # type: ignore[arg-type]
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_is_on_the_disk_under_its_name(tmp_path, monkeypatch):
+    done = []
+    real_sync, real_replace = os.fsync, os.replace
+
+    def sync(handle):
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+        real_sync(handle)
+
+    def replace(source, target):
+        done.append("rename")
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_bytes(tmp_path / "file", b"new")
+    assert done == ["content", "rename", "folder"]
 
 
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path):
@@ -37,8 +57,8 @@ def test_a_lock_is_held_against_other_processes_and_let_go(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from attentiontuner.errors import UserError
-from attentiontuner.files import locked
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked
 try:
     with locked(Path(sys.argv[1]), wait=False):
         print("mine")

@@ -1,18 +1,26 @@
 """The losses: Equation 4 to the letter, and the stable path equal to it in value and gradient."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData
-from attentiontuner.errors import UserError
-from attentiontuner.losses import loss_terms, memory_cross_entropy, memory_loss
-from attentiontuner.models import Head
-from attentiontuner.models.transformer import Layout, Output, Watched
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.batch import Layout
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.data.tokens import expert_matrices
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.losses import memory_cross_entropy, memory_loss
+from attentiontuner.models.actions import action_head
+from attentiontuner.models.attention import Watched
+from attentiontuner.models.heads import Head
+from attentiontuner.models.network import Output
+from attentiontuner.spaces import ActionSpec
 from tests.demos.examples import demonstration, make_writer
+from tests.methods.configs import loss_of
 from tests.models.test_transformer import GRID, packed_demos
 
 
@@ -86,41 +94,39 @@ def test_a_row_of_one_key_that_nobody_wants_is_finite():
 def random_output(batch, heads):
     generator = torch.Generator().manual_seed(5)
     projected = torch.randn(2 * len(batch.slot), 3, heads, 8, generator=generator)
-    watched = {Head(0, head): Watched(projected, head, Layout.of(batch)) for head in range(heads)}
-    return Output(torch.randn(len(batch.slot), 4, generator=generator), watched)
+    watched = {Head(0, head): Watched(projected, head, Layout.of(batch, 2)) for head in range(heads)}
+    return Output(action_head(ActionSpec.discrete(4)), torch.randn(len(batch.slot), 4, generator=generator), watched)
 
 
 def test_terms_are_the_papers_means():
     packed = packed_demos(GRID, [3, 7, 5], 4)
-    batch = DemoData(packed, heads=2).batch(np.array([2, 0, 1]))
+    batch = DemoData(packed).batch(np.array([2, 0, 1]))
     output = random_output(batch, 2)
-    terms = loss_terms(output, batch, memory_weight=10.0)
-    expected = torch.nn.functional.cross_entropy(output.logits, batch.actions)
-    assert terms.imitation.item() == pytest.approx(expected.item(), rel=1e-5)
-    expert = batch.expert(2).float()
+    loss = loss_of(output, batch)
+    expected = torch.nn.functional.cross_entropy(output.distribution, batch.actions)
+    assert loss.terms["imitation"].item() == pytest.approx(expected.item(), rel=1e-5)
+    expert = expert_matrices(batch, 2, attend_self=True, split=False).float()
     memory = [
         memory_loss(head.log_attention().exp(), expert[k], 2 * batch.lengths)
         for k, head in enumerate(output.watched.values())
     ]
-    assert terms.memory.item() == pytest.approx(sum(memory).item() / 2, rel=1e-4)
-    assert terms.total.item() == pytest.approx((terms.imitation + 10 * terms.memory).item())
-    assert terms.steps.item() == 15
+    assert loss.terms["memory"].item() == pytest.approx(sum(memory).item() / 2, rel=1e-4)
+    assert loss.total.item() == pytest.approx((loss.terms["imitation"] + 10 * loss.terms["memory"]).item())
+    assert loss.steps.item() == 15
 
 
 def test_unannotated_episodes_take_part_in_imitation_only():
     packed = packed_demos(GRID, [3, 7, 5], 4)
-    packed.annotated[1] = False
-    packed = type(packed)(**{**packed.__dict__, "pairs": packed.pairs[packed.pairs[:, 0] != 1]})
-    batch = DemoData(packed).batch(np.array([0, 1, 2]))
+    keep = np.array([0, 2])
+    parts = [packed.pairs.select([0]), PairTable.nothing([7]), packed.pairs.select([2])]
+    batch = DemoData(replace(packed, pairs=PairTable.join(parts))).batch(np.array([0, 1, 2]))
     output = random_output(batch, 1)
-    terms = loss_terms(output, batch, memory_weight=10.0)
-    keep = torch.tensor([0, 2])
     log_attention = output.watched[Head(0, 0)].log_attention()[keep]
-    expected = memory_loss(log_attention.exp(), batch.expert(1)[0][keep].float(), 2 * batch.lengths[keep])
-    assert terms.memory.item() == pytest.approx(expected.item(), rel=1e-4)
-    packed.annotated[:] = False
-    nobody = DemoData(type(packed)(**{**packed.__dict__, "pairs": packed.pairs[:0]})).batch(np.array([0, 1]))
-    assert loss_terms(random_output(nobody, 1), nobody, 10.0).memory.item() == 0
+    expert = expert_matrices(batch, 1, attend_self=True, split=False)[0][keep].float()
+    expected = memory_loss(log_attention.exp(), expert, 2 * batch.lengths[keep])
+    assert loss_of(output, batch).terms["memory"].item() == pytest.approx(expected.item(), rel=1e-4)
+    nobody = DemoData(replace(packed, pairs=PairTable.nothing([3, 7, 5]))).batch(np.array([0, 1]))
+    assert loss_of(random_output(nobody, 1), nobody).terms["memory"].item() == 0
 
 
 def test_a_matrix_of_truths_or_multiplicities_and_a_list_of_lengths_mean_the_same():

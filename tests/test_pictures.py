@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attentiontuner.demos import Demonstration
-from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
-from attentiontuner.pictures import draw_observation, draw_observations, episode_steps, save_episode_picture
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec, Part
+from attentiontuner.viz.pictures import draw_observation, draw_observations, episode_steps, save_episode_picture
 
 GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
 
@@ -46,7 +46,7 @@ def test_vectors_share_one_scale():
 @pytest.mark.parametrize("symbols", [(9,), (9, 4)])
 def test_grids_of_other_symbols_can_be_told_apart(symbols):
     spec = ObservationSpec("grid", (3, 2, len(symbols)), symbols)
-    a = np.zeros(spec.shape, np.uint8)
+    a = np.zeros((3, 2, len(symbols)), np.uint8)
     b = a.copy()
     b[2, 1] = 3
     drawn = draw_observations(spec, np.stack([a, b]), tile=4)
@@ -54,6 +54,35 @@ def test_grids_of_other_symbols_can_be_told_apart(symbols):
     differs = (drawn[0] != drawn[1]).any(axis=2)
     assert differs[5:8, 9:12].all()
     assert not differs[:4].any()
+
+
+def test_parts_stand_side_by_side_in_a_square():
+    parts = {
+        "gray": Part("image", (4, 4, 1)),
+        "view": Part("grid", (7, 7, 3), MINIGRID_SYMBOLS),
+        "arm": Part("vector", (2,)),
+    }
+    spec = ObservationSpec(parts=parts)
+    seen = {
+        "gray": np.full((2, 4, 4, 1), 100, np.uint8),
+        "view": np.ones((2, 7, 7, 3), np.uint8),
+        "arm": np.ones((2, 2), np.float32),
+    }
+    drawn = draw_observations(spec, seen, tile=8)
+    assert drawn.shape == (2, 56, 56, 3)  # two in a row of 28 each, then one
+    assert (drawn[:, :28, :28] == 100).all()
+    alone = draw_observations(ObservationSpec(parts={"": parts["view"]}), seen["view"], tile=4)
+    np.testing.assert_array_equal(drawn[:, :28, 28:], alone)
+    assert (drawn[:, 28:, :28] != 245).any()
+    assert (drawn[:, 28:, 28:] == 245).all()
+    np.testing.assert_array_equal(draw_observation(spec, {name: array[1] for name, array in seen.items()}, 8), drawn[1])
+
+
+@pytest.mark.parametrize(("channels", "shown"), [(1, (9, 9, 9)), (2, (9, 8, 0)), (4, (9, 8, 7))])
+def test_images_of_any_number_of_channels(channels, shown):
+    image = np.broadcast_to(np.array([9, 8, 7, 6][:channels], np.uint8), (4, 4, channels))
+    drawn = draw_observation(ObservationSpec("image", (4, 4, channels)), image, tile=4)
+    assert (drawn == np.array(shown)).all()
 
 
 @pytest.mark.parametrize("pairs", [None, [], [(1, 5), (1, 20, 2), (7, 69)]])

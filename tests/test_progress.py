@@ -2,7 +2,7 @@
 
 import pytest
 
-from attentiontuner import progress
+from attentiontuner.core import progress
 
 
 @pytest.mark.parametrize(

@@ -6,27 +6,27 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import attentiontuner.tasks as tasks
-from attentiontuner.errors import UserError
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.tasks import all_tasks, get_task, register_task, reported_success
+import attentiontuner.tasks.task as tasks
+from attentiontuner.core.errors import UserError
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec, Part
+from attentiontuner.tasks.task import all_tasks, get_task, register_task, reported_success
 from tests.toy_task import TOY, ToyEnv
 
 
-@pytest.mark.parametrize("name", sorted(all_tasks()))
+@pytest.mark.parametrize("name", sorted(name for name, task in all_tasks().items() if task.env_id is not None))
 def test_every_task_is_whole(name):
     task = get_task(name)
     pickle.loads(pickle.dumps(task))  # noqa: S301 - collecting sends tasks to its worker processes
     assert task.name == name
     assert task.max_steps > 0
-    assert all(0 <= action < len(task.actions) for action in task.keys.values())
+    assert all(task.actions.one(action) == action for action in task.keys.values())
     if task.needs is not None:
         pytest.importorskip(task.needs[0])
     env = task.make_env()
     observation, _ = env.reset(seed=1)
-    assert observation.shape == task.observation.shape
-    assert observation.dtype == task.observation.dtype
-    assert env.action_space.n == len(task.actions)
+    assert np.array_equal(task.seen(observation), observation)
+    assert ActionSpec.from_space(env.action_space) == task.actions
     env.close()
 
 
@@ -58,7 +58,7 @@ def test_an_environment_need_not_know_of_rendering():
 
     gym.register("Plain-v0", entry_point=Plain)
     try:
-        assert replace(TOY, env_id="Plain-v0", settings={}).make_env().reset(seed=1)[0].shape == TOY.observation.shape
+        assert TOY.seen(replace(TOY, env_id="Plain-v0", settings={}).make_env().reset(seed=1)[0]).shape == (2, 2, 1)
     finally:
         gym.registry.pop("Plain-v0")
 
@@ -69,21 +69,45 @@ def test_observations_are_cast_where_nothing_is_lost():
     assert vector.seen([1, 2]).dtype == np.float32
     assert vector.seen(np.array([0.5, 2.0])).tolist() == [0.5, 2.0]
     assert image.seen(np.full((1, 2, 3), 255)).dtype == np.uint8
-    for bad in (np.full((1, 2, 3), 0.5), np.full((1, 2, 3), 256), np.full((1, 2, 3), -1)):
-        with pytest.raises(UserError, match=r"make bytes of it in the task's wrap"):
+    for bad in (np.full((1, 2, 3), 256), np.full((1, 2, 3), -1), np.full((1, 2, 3), 0.5)):
+        with pytest.raises(UserError, match=r"gives observations that task 'toy' does not promise: .*255"):
             image.seen(bad)
-    with pytest.raises(UserError, match=r"gives observations of shape \(3,\) .* promises \(2,\) and float32$"):
+    with pytest.raises(UserError, match=r"shape \(3,\), not float32 of shape \(2,\); mend .*observation \(vector 2\)"):
         vector.seen(np.zeros(3))
+    with pytest.raises(UserError, match="symbol 5 in channel 0, which has 5 symbols"):
+        TOY.seen(np.full((2, 2, 1), 5, np.uint8))
 
 
-def test_images_of_before_are_not_upright_and_channels_come_last():
-    stored = ObservationSpec("image", (84, 84, 3), upright=False).to_json()
-    assert "upright" not in stored
-    assert not ObservationSpec.from_json(stored).upright
-    for spec in (ObservationSpec("image", (48, 64, 3)), ObservationSpec("vector", (3,)), TOY.observation):
-        assert ObservationSpec.from_json(spec.to_json()) == spec
-    with pytest.raises(UserError, match=r"\(3, 64, 64\) is not RGB: its three colours come last"):
-        ObservationSpec("image", (3, 64, 64))
+def test_what_was_seen_is_a_copy():
+    for task, given in (
+        (TOY, np.zeros((2, 2, 1), np.uint8)),
+        (TOY, np.zeros((2, 2, 1), np.int64)),
+        (replace(TOY, observation=ObservationSpec("vector", (4,))), np.zeros((2, 2), np.float32)),
+    ):
+        seen = task.seen(given)
+        given += 1
+        assert not seen.any()
+
+
+def test_several_parts_are_seen_as_a_dictionary():
+    spec = ObservationSpec(parts={"arm": Part("vector", (2,)), "view": Part("grid", (2, 2, 1), (5,))})
+    task = replace(TOY, observation=spec)
+    given = {"view": np.ones((2, 2, 1), int), "arm": [1, 2]}
+    seen = task.seen(given)
+    assert {name: array.dtype for name, array in seen.items()} == {"arm": np.float32, "view": np.uint8}
+    given["view"] += 9
+    assert (seen["view"] == 1).all()
+    with pytest.raises(UserError, match="does not promise: part 'view': symbol 10 in channel 0"):
+        task.seen(given)
+    with pytest.raises(UserError, match="does not promise: parts arm, view are promised, not arm"):
+        task.seen({"arm": [1, 2]})
+
+
+def test_actions_may_be_names_or_a_specification():
+    assert TOY.actions == ActionSpec.discrete(3)
+    assert TOY.actions.names == ("stay", "one", "two")
+    box = ActionSpec.box([-1], [1])
+    assert replace(TOY, actions=box).actions is box
 
 
 def test_a_registered_task_replaces_the_one_of_its_name():
@@ -100,6 +124,27 @@ def test_entry_points_of_other_packages_are_loaded(monkeypatch):
     monkeypatch.setattr(tasks, "_entry_points_loaded", False)
     monkeypatch.setattr(tasks, "_TASKS", dict(tasks._TASKS))
     assert get_task("from-a-package").title == "Toy"
+
+
+def test_a_broken_entry_point_is_left_out_in_one_line(monkeypatch, capsys):
+    names = ("tests.test_tasks:register_from_entry_point", "no_such_package:register", "tests.test_tasks:broken")
+    points = [EntryPoint(name, name, "attentiontuner.tasks") for name in reversed(names)]
+    monkeypatch.setattr(tasks, "entry_points", lambda group: points)
+    monkeypatch.setattr(tasks, "_entry_points_loaded", False)
+    monkeypatch.setattr(tasks, "_TASKS", dict(tasks._TASKS))
+    assert "hallway" in all_tasks()
+    assert "from-a-package" in all_tasks()
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith(
+        "attentiontuner: entry point 'tests.test_tasks:broken' (tests.test_tasks:broken) is left out"
+    )
+    assert "ZeroDivisionError" in said[0]
+    assert "no_such_package" in said[1]
+
+
+def broken() -> None:
+    _ = 1 / 0
 
 
 def register_from_entry_point() -> None:

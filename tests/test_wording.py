@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from attentiontuner.wording import counted
+from attentiontuner.core.wording import counted
 
 SOURCE = Path(__file__).parent.parent / "src" / "attentiontuner"
 PLURAL = re.compile(

@@ -8,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 
 from attentiontuner.experts import Decision
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.tasks import Task, register_task
+from attentiontuner.spaces.observation import ObservationSpec
+from attentiontuner.tasks.task import Task, register_task
 
 SPEC = ObservationSpec("grid", (2, 2, 1), (5,))
 PAUSE = float(os.environ.get("TOY_PAUSE", "0"))
@@ -19,7 +19,7 @@ PAUSE = float(os.environ.get("TOY_PAUSE", "0"))
 class ToyEnv(gym.Env[Any, int]):
     """`length` steps; the cue 1 or 2 is in the first observation; the last action must equal it."""
 
-    observation_space = gym.spaces.Box(0, 4, SPEC.shape, np.uint8)
+    observation_space = gym.spaces.Box(0, 4, (2, 2, 1), np.uint8)
     action_space = gym.spaces.Discrete(3)
 
     def __init__(self, length: int = 5, render_mode: str | None = None) -> None:
@@ -29,7 +29,7 @@ class ToyEnv(gym.Env[Any, int]):
         super().reset(seed=seed)
         time.sleep(PAUSE)
         self.cue, self.steps = int(self.np_random.integers(1, 3)), 0
-        self.walk = self.np_random.integers(0, 2, size=(self.length + 1, *SPEC.shape)).astype(np.uint8)
+        self.walk = self.np_random.integers(0, 2, size=(self.length + 1, 2, 2, 1)).astype(np.uint8)
         return self._frame(), {}
 
     def _frame(self) -> Any:

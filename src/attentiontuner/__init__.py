@@ -12,54 +12,64 @@ _HOMES = {
     # demonstrations
     "Demonstration": "attentiontuner.demos",
     "MemoryPair": "attentiontuner.demos",
+    "PairTable": "attentiontuner.demos.pairs",
     "DemoStore": "attentiontuner.demos",
     "DemoWriter": "attentiontuner.demos",
-    "to_minari": "attentiontuner.demos.minari",
-    "from_minari": "attentiontuner.demos.minari",
+    "to_minari": "attentiontuner.demos.exchange.minari",
+    "from_minari": "attentiontuner.demos.exchange.minari",
     # tasks and experts
-    "ObservationSpec": "attentiontuner.observations",
+    "ObservationSpec": "attentiontuner.spaces",
+    "Part": "attentiontuner.spaces",
+    "ActionSpec": "attentiontuner.spaces",
     "Task": "attentiontuner.tasks",
     "register_task": "attentiontuner.tasks",
     "get_task": "attentiontuner.tasks",
     "Decision": "attentiontuner.experts",
     "Expert": "attentiontuner.experts",
-    "collect": "attentiontuner.experts.collect",
+    "collect": "attentiontuner.collecting.collection",
     # training and playing
     "memory_loss": "attentiontuner.losses",
     "expert_matrix": "attentiontuner.data.tokens",
-    "TrainConfig": "attentiontuner.training.config",
-    "paper_config": "attentiontuner.training.config",
-    "train": "attentiontuner.training.trainer",
+    "Method": "attentiontuner.methods",
+    "register_method": "attentiontuner.methods",
+    "TrainConfig": "attentiontuner.runs.config",
+    "paper_config": "attentiontuner.runs.config",
+    "train": "attentiontuner.training.train",
     "load_policy": "attentiontuner.evaluation.policy",
     "rollout": "attentiontuner.evaluation.rollout",
     # errors
-    "UserError": "attentiontuner.errors",
+    "UserError": "attentiontuner.core.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
+    from attentiontuner.collecting.collection import collect as collect
+    from attentiontuner.core.errors import UserError as UserError
     from attentiontuner.data.tokens import expert_matrix as expert_matrix
     from attentiontuner.demos import Demonstration as Demonstration
     from attentiontuner.demos import DemoStore as DemoStore
     from attentiontuner.demos import DemoWriter as DemoWriter
     from attentiontuner.demos import MemoryPair as MemoryPair
-    from attentiontuner.demos.minari import from_minari as from_minari
-    from attentiontuner.demos.minari import to_minari as to_minari
-    from attentiontuner.errors import UserError as UserError
+    from attentiontuner.demos.exchange.minari import from_minari as from_minari
+    from attentiontuner.demos.exchange.minari import to_minari as to_minari
+    from attentiontuner.demos.pairs import PairTable as PairTable
     from attentiontuner.evaluation.policy import load_policy as load_policy
     from attentiontuner.evaluation.rollout import rollout as rollout
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert
-    from attentiontuner.experts.collect import collect as collect
     from attentiontuner.losses import memory_loss as memory_loss
-    from attentiontuner.observations import ObservationSpec as ObservationSpec
+    from attentiontuner.methods import Method as Method
+    from attentiontuner.methods import register_method as register_method
+    from attentiontuner.runs.config import TrainConfig as TrainConfig
+    from attentiontuner.runs.config import paper_config as paper_config
+    from attentiontuner.spaces import ActionSpec as ActionSpec
+    from attentiontuner.spaces import ObservationSpec as ObservationSpec
+    from attentiontuner.spaces import Part as Part
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task
-    from attentiontuner.training.config import TrainConfig as TrainConfig
-    from attentiontuner.training.config import paper_config as paper_config
-    from attentiontuner.training.trainer import train as train
+    from attentiontuner.training.train import train as train
 
 
 def __getattr__(name: str) -> Any:

@@ -1,92 +1,73 @@
 """What training minimises: pure functions with named terms.
 
-Legend: B episodes, S steps, n tokens of the longest episode, A attention weights, E the expert's matrix.
+Legend: B episodes, S steps, T steps and n tokens of the longest episode, A attention weights, E the expert's matrix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from attentiontuner.data.batches import Batch
-from attentiontuner.data.tokens import TOKENS_PER_STEP
-from attentiontuner.errors import UserError
-from attentiontuner.models.fused import LARGEST_HEAD, LOG_FLOOR, fuses, memory_sum
-from attentiontuner.models.transformer import Output, Recalled, Watched
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.batch import Batch
+from attentiontuner.models.network import Output
+
+LOG_FLOOR = -100.0
+"""The logarithm of nothing, as PyTorch's binary cross-entropy has it."""
 
 
 @dataclass(frozen=True)
-class LossTerms:
+class Loss:
     """The loss of a batch and what it is made of; all are scalar tensors on the device.
 
     Attributes:
-        imitation: mean negative log-likelihood of the expert's actions over all steps.
-        memory: Equation 4 over the annotated episodes, averaged over the supervised heads, or `recall_loss`; 0 without
-            any.
-        total: imitation + memory_weight · memory.
+        total: what is minimised.
+        terms: its parts by name, before they are weighted; the same names in every batch.
         correct: number of steps at which the expert's action is the likeliest.
         steps: number of steps in this batch (in this process).
     """
 
-    imitation: Tensor
-    memory: Tensor
     total: Tensor
+    terms: Mapping[str, Tensor]
     correct: Tensor
     steps: Tensor
 
 
-def loss_terms(output: Output, batch: Batch, memory_weight: float) -> LossTerms:
-    """The training loss: L = L_IL + λ · L(A, E). Sums are divided by the batch's totals over all processes."""
-    logits = output.logits.float()
-    real = batch.real
-    negative_log_likelihood = F.cross_entropy(logits, batch.actions, reduction="none")
-    imitation = (negative_log_likelihood * real).sum() / batch.totals[0]
-    memory = torch.zeros((), device=logits.device)
-    if output.watched:
-        expert = batch.expert(len(output.watched))
-        for watched, own in zip(output.watched.values(), expert, strict=True):
-            memory = memory + _memory_sum(watched, own, batch) / batch.totals[1] / len(output.watched)
-    if output.recalled is not None:
-        memory = recall_loss(output.recalled, batch)
-    correct = ((logits.argmax(-1) == batch.actions) & real).sum()
-    return LossTerms(imitation, memory, imitation + memory_weight * memory, correct, real.sum())
+def imitation_loss(output: Output, batch: Batch) -> Tensor:
+    """Mean negative log-likelihood of the expert's actions over the steps of the whole batch (over all processes)."""
+    likelihood = output.head.negative_log_likelihood(output.distribution, batch.actions)  # [S]
+    return (likelihood * batch.real).sum() / batch.totals.steps
 
 
-def _memory_sum(watched: Watched, expert: Tensor, batch: Batch) -> Tensor:
-    """Equation 4's sum over the entries of the annotated episodes, for one head and its bool `[B, n, n]`."""
-    projected, head, layout = watched
-    if fuses(projected) and projected.shape[-1] <= LARGEST_HEAD:
-        return memory_sum(projected, head, layout.bounds, expert, batch.annotated)
-    token = torch.arange(batch.tokens, device=expert.device)
-    counted = (token < TOKENS_PER_STEP * batch.lengths[:, None]) & batch.annotated[:, None]  # [B, n] rows that count
-    return (memory_cross_entropy(watched.log_attention(), expert) * counted).sum()
+def correct_steps(output: Output, batch: Batch) -> Tensor:
+    """At how many steps the expert's action is the likeliest."""
+    return (output.head.agreement(output.distribution, batch.actions) * batch.real).sum()
 
 
-def recall_loss(recalled: Recalled, batch: Batch) -> Tensor:
-    """The loss of a recall head, by its kind, over the annotated episodes.
+def counting_loss(scores: Tensor, mass: Tensor, wanted: Tensor) -> Tensor:
+    """Σ_p exp(s_qp) - Σ_p m_qp · s_qp for each row q: `[B, T, T]`, the mass `[B, T]` and the multiplicities m
+    `[B, T, T]` → `[B, T]`. Its gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp."""
+    return mass - (wanted * scores).sum(-1)
 
-    `count`: Σ_q [exp(LSE_q) - Σ_p m_qp · s_qp], whose gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp.
-    `rows`: cross-entropy of each row's weights beside a null key, with multiplicities and one for the null key.
-    `binary`: the paper's cross-entropy of the weights with the pairs, multiplicities aside.
-    All have what scores were cut off by added, and are divided by the number of things that as many annotated episodes
-    recall on average: a task whose steps recall much would otherwise drown the imitation loss.
-    """
-    wanted, scores = batch.recalled(), recalled.scores
-    token = torch.arange(batch.longest, device=scores.device)
-    counted = (token < batch.lengths[:, None]) & batch.annotated[:, None]  # [B, T] rows that count
-    if recalled.loss == "count":
-        rows = recalled.mass - (wanted * scores).sum(-1)
-    else:
-        log_all = torch.logaddexp(scores.logsumexp(-1), torch.zeros_like(recalled.mass))
-        if recalled.loss == "rows":
-            rows = (wanted.sum(-1) + 1) * log_all - (wanted * scores).sum(-1)
-        else:
-            log_weights = scores - log_all[..., None]
-            log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))
-            rows = -torch.where(wanted > 0, log_weights, log_rest).sum(-1)
-    return ((rows + recalled.cut) * counted).sum() / batch.totals[2]
+
+def row_cross_entropy(scores: Tensor, wanted: Tensor) -> Tensor:
+    """Cross-entropy of each row's weights beside a null key of score 0, with multiplicities and one for the null key;
+    shapes as in `counting_loss`."""
+    return (wanted.sum(-1) + 1) * _log_all(scores) - (wanted * scores).sum(-1)
+
+
+def binary_cross_entropy(scores: Tensor, wanted: Tensor) -> Tensor:
+    """The paper's cross-entropy of the weights beside a null key with the pairs, multiplicities aside; shapes as in
+    `counting_loss`."""
+    log_weights = scores - _log_all(scores)[..., None]
+    log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))
+    return -torch.where(wanted > 0, log_weights, log_rest).sum(-1)
+
+
+def _log_all(scores: Tensor) -> Tensor:
+    log_mass = scores.logsumexp(-1)
+    return torch.logaddexp(log_mass, torch.zeros_like(log_mass))
 
 
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:

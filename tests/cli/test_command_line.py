@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from attentiontuner.cli import COMMANDS, main
-from attentiontuner.experts.collect import collect
+from attentiontuner.collecting.collection import collect
+from attentiontuner.runs.run import Run
 from tests.cli.command import ROOT, STOPPED, TOY, assert_refused, command, run, wait_until_workers_import
 from tests.toy_task import TOY as TASK
 
@@ -146,14 +147,18 @@ def test_what_cannot_be_imported(tmp_path, capsys):
         ("reproduce table1 --records FILE", "--records FILE is a file: give a folder"),
         ("reproduce table1 --records FOLDER --data FILE", "--data FILE is a file: give a folder"),
         ("train toy --data DATA --out DATA", "--out DATA is a data set: give another folder for the run"),
-        ("annotate DATA --suggest FOLDER", "--suggest FOLDER is not a run: give a folder made with"),
+        (
+            "annotate DATA --suggest FOLDER",
+            "--suggest FOLDER is not a run: it has no config.json; give a folder made",
+        ),
         ("collect toy --out FOLDER/d --shard-episodes 0", "--shard-episodes 0: give at least 1"),
     ],
 )
 def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, problem):
     """Each of these once ended in a traceback, after much work, or not at all."""
-    trained = SimpleNamespace(task="hallway", settings={"length": 3})
-    monkeypatch.setattr("attentiontuner.training.checkpoint.read_config", lambda run: trained)
+    config = SimpleNamespace(task="hallway", settings={"length": 3})
+    trained, open_run = SimpleNamespace(path=tmp_path / "run", config=lambda: config), Run.open
+    monkeypatch.setattr(Run, "open", lambda path: trained if path == trained.path else open_run(path))
     monkeypatch.setattr("attentiontuner.studio.server.serve", lambda *args, **options: pytest.fail("it was served"))
     collect(TASK, 2, 1, tmp_path / "data", workers=1)
     (tmp_path / "file").touch()
@@ -166,6 +171,27 @@ def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, p
     assert said.startswith("attentiontuner: ")
     assert problem in said
     assert said.count("\n") == 1
+
+
+def test_a_mistyped_path_is_refused_before_torch_is_imported(tmp_path):
+    (tmp_path / "file").touch()
+    code = """
+import sys
+from attentiontuner.cli import main
+for words in (
+    "train hallway --data nowhere --out run", "evaluate nowhere", "inspect nowhere", "annotate nowhere",
+    "report --records nowhere", "report --records . --readme nowhere", "reproduce table1 --records file",
+):
+    assert main(words.split()) == 2
+    assert "torch" not in sys.modules, words
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert len(said) == 7
+    assert all("nowhere" in line or "file is a file" in line for line in said)
 
 
 def test_ctrl_c_while_the_workers_of_an_evaluation_start_is_one_line(tmp_path):

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from attentiontuner.cli import main
-from attentiontuner.cli.collect import parse_settings
 from attentiontuner.cli.doctor import core_packages
-from attentiontuner.errors import UserError
+from attentiontuner.cli.values import parse_settings
+from attentiontuner.core.errors import UserError
+from attentiontuner.tasks import task as task_table
+from attentiontuner.tasks.task import Task, register_task
 from tests.cli.command import TOY, assert_refused, run
+from tests.demos.examples import KINDS_OF_ACTIONS, make_writer, parts_demonstrations
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +136,22 @@ def test_doctor_says_how_to_mend(monkeypatch, capsys):
     for command in ("pip install 'attentiontuner[ray]'", module.MEMORY_GYM, "apt-get install chromium"):
         assert command in printed.out
     assert printed.err == "attentiontuner: zstandard: not installed; mend it with: pip install zstandard\n"
+
+
+def test_parts_and_other_actions_are_described(tmp_path, capsys):
+    actions = KINDS_OF_ACTIONS[1]
+    spec, made = parts_demonstrations(actions)
+    make_writer(tmp_path / "d", observation=spec, actions=actions).append(made, annotator="expert")
+    assert main(["inspect", str(tmp_path / "d"), "--verify", "--picture", str(tmp_path / "e.png")]) in (0, None)
+    said = " ".join(capsys.readouterr().out.split())
+    for words in ("view grid 2×2×1, camera image 4×6×1, arm vector 3", "choices 3×2", "every shard and annotation"):
+        assert words in said
+    try:
+        register_task(Task(name="wide", title="Wide", observation=spec, actions=actions, horizon=5))
+        assert main(["tasks"]) in (0, None)
+    finally:
+        task_table._TASKS.pop("wide")
+    assert "choices" in capsys.readouterr().out
 
 
 def test_unknown_task(tmp_path):

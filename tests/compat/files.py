@@ -70,11 +70,18 @@ def content_of(data: Path) -> dict[str, Any]:
         "lengths": store.lengths.tolist(),
         "episodes": [_content_of(demonstration) for demonstration in store],
         "pairs": {
-            name: [None if demo.pairs is None else demo.pairs.tolist() for demo in at.DemoStore.open(data, name)]
+            name: [
+                None if demo.pairs is None else np.asarray(demo.pairs).tolist()
+                for demo in at.DemoStore.open(data, name)
+            ]
             for name in store.annotators()
         },
     }
     return json.loads(json.dumps(value))
+
+
+def _rows(pairs: at.PairTable | None) -> list[list[int]] | None:
+    return None if pairs is None else np.asarray(pairs).tolist()
 
 
 def _content_of(demonstration: at.Demonstration) -> dict[str, Any]:

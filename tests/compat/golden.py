@@ -67,7 +67,7 @@ def golden_run(name: str, length: str, folder: Path) -> dict[str, Any]:
     result = at.train(config, data_of(case, folder), folder / f"{name}-{length}", device="cpu")
     epochs = without_times(result.metrics)
     for epoch in epochs:
-        epoch["total_loss"] = epoch["imitation_loss"] + config.memory_weight * epoch["memory_loss"]
+        epoch["total_loss"] = epoch["imitation_loss"] + config.weight * epoch["memory_loss"]
     return {"epochs": epochs, "weights": sha256((result.run / "model.safetensors").read_bytes())}
 
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 import attentiontuner as at
-from attentiontuner.data.batches import DemoData
+from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.annotations import Annotation, read_annotation, write_annotation
 
 
@@ -16,7 +16,7 @@ def forward_logits(policy: Any, data: Path) -> NDArray[np.float32]:
     """`[T, actions]`: the network's logits on the first demonstration, all steps in one forward pass."""
     batch = DemoData(at.DemoStore.open(data).read_packed([0])).batch([0])
     with torch.inference_mode():
-        return policy.model(batch).logits.numpy()
+        return policy.model(batch).distribution.numpy()
 
 
 def streamed_logits(policy: Any, demonstration: at.Demonstration) -> NDArray[np.float32]:
@@ -24,8 +24,8 @@ def streamed_logits(policy: Any, demonstration: at.Demonstration) -> NDArray[np.
     policy.reset(1)
     found = []
     for observation, action in zip(demonstration.observations, demonstration.actions, strict=True):
-        found.append(policy.logits(observation[None])[0].numpy().copy())
-        policy._last = np.array([action])
+        found.append(policy.distribution(observation[None])[0].numpy().copy())
+        policy._last[...] = action
     return np.stack(found)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData, epoch_batches
-from attentiontuner.data.tokens import expert_matrix, head_of
-from attentiontuner.losses import loss_terms
-from attentiontuner.models import Head
+from attentiontuner.data.dataset import DemoData, epoch_batches
+from attentiontuner.data.tokens import expert_matrices, expert_matrix, head_of
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.models.heads import Head
+from tests.methods.configs import loss_of
 from tests.models.test_transformer import GRID, packed_demos, small
 
 LENGTHS = [3, 7, 5, 1, 6]
@@ -17,19 +18,19 @@ LENGTHS = [3, 7, 5, 1, 6]
 
 def gradients(model, batch, share_of=1.0):
     model.zero_grad()
-    terms = loss_terms(model(batch, (Head(0, 0),)), batch, 10.0)
-    terms.total.backward()
-    return terms, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    loss = loss_of(model(batch, (Head(0, 0),)), batch)
+    loss.total.backward()
+    return loss, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 def test_pairs_and_diagonal_are_the_ones_of_e():
     packed = packed_demos(GRID, LENGTHS, 4)
     for attend_self in (True, False):
-        batch = DemoData(packed, attend_self=attend_self, heads=2).batch(np.array([4, 1]))
-        expert = batch.expert(2)
+        batch = DemoData(packed).batch(np.array([4, 1]))
+        expert = expert_matrices(batch, 2, attend_self, split=False)
         for place, row in enumerate([4, 1]):
-            pairs = packed.pairs[packed.pairs[:, 0] == row, 1:]
-            wanted = np.zeros((batch.tokens, batch.tokens))
+            pairs = packed.pairs.select([row])
+            wanted = np.zeros((2 * batch.longest, 2 * batch.longest))
             n = 2 * LENGTHS[row]
             wanted[:n, :n] = expert_matrix(pairs, LENGTHS[row], attend_self)
             assert wanted.sum() == len(pairs) + attend_self * LENGTHS[row]
@@ -39,8 +40,9 @@ def test_pairs_and_diagonal_are_the_ones_of_e():
 
 def test_split_pairs_gives_every_one_to_exactly_one_head():
     packed = packed_demos(GRID, LENGTHS, 4)
-    whole = DemoData(packed, heads=1).batch(np.arange(5)).expert(1)[0]
-    split = DemoData(packed, heads=4, split_pairs=True).batch(np.arange(5)).expert(4)
+    batch = DemoData(packed).batch(np.arange(5))
+    whole = expert_matrices(batch, 1, attend_self=True, split=False)[0]
+    split = expert_matrices(batch, 4, attend_self=True, split=True)
     np.testing.assert_array_equal(split.sum(0).numpy(), whole.numpy().astype(int))
     assert head_of(np.array([0, 2, 4, 6]), np.array([6, 6, 6, 6]), 4).tolist() == [0, 1, 2, 3]
 
@@ -87,16 +89,16 @@ def test_every_step_weighs_the_same_in_a_mixed_batch():
     model = small(GRID)
     data = DemoData(packed_demos(GRID, LENGTHS, 4))
     rows = np.arange(5)
-    whole = loss_terms(model(data.batch(rows), (Head(0, 0),)), data.batch(rows), 10.0)
+    whole = loss_of(model(data.batch(rows), (Head(0, 0),)), data.batch(rows))
     alone = []
     for row in rows:
         batch = data.batch(np.array([row]))
-        alone.append(loss_terms(model(batch, (Head(0, 0),)), batch, 10.0))
+        alone.append(loss_of(model(batch, (Head(0, 0),)), batch))
     steps = np.array(LENGTHS)
-    imitation = np.average([terms.imitation.item() for terms in alone], weights=steps)
-    memory = np.average([terms.memory.item() for terms in alone], weights=(2 * steps) ** 2)
-    assert whole.imitation.item() == pytest.approx(imitation, rel=1e-5)
-    assert whole.memory.item() == pytest.approx(memory, rel=1e-5)
+    imitation = np.average([loss.terms["imitation"].item() for loss in alone], weights=steps)
+    memory = np.average([loss.terms["memory"].item() for loss in alone], weights=(2 * steps) ** 2)
+    assert whole.terms["imitation"].item() == pytest.approx(imitation, rel=1e-5)
+    assert whole.terms["memory"].item() == pytest.approx(memory, rel=1e-5)
 
 
 def test_epoch_batches_are_a_shuffle_fixed_by_seed_and_epoch():
@@ -111,11 +113,25 @@ def test_epoch_batches_are_a_shuffle_fixed_by_seed_and_epoch():
 
 def test_a_batch_without_pairs_is_divided_by_what_as_many_episodes_recall_on_average():
     packed = packed_demos(GRID, [4, 6, 3, 5], 4)
-    packed.pairs[:, 3] = 4
-    packed = replace(packed, pairs=packed.pairs[packed.pairs[:, 0] < 2])  # episodes 2 and 3 recall nothing
-    things = packed.pairs[:, 3].sum()
-    data = DemoData(packed, attend_self=False)
-    assert [data.batch(np.array(rows)).totals[2] for rows in ([0, 1, 2, 3], [2, 3])] == [things, things // 2]
-    halves = [replace(packed, annotated=np.array([True, True, False, False])), replace(packed, pairs=packed.pairs[:0])]
-    assert [DemoData(half).batch(np.array([2, 3])).totals[2] for half in halves] == [1, 1]
-    assert DemoData(packed, things=7.5).batch(np.array([1, 2])).totals[2] == 15
+    table = replace(packed.pairs, multiplicity=np.full(len(packed.pairs), 4))
+    first, nothing = table.select([0, 1]), PairTable.join([PairTable.of([], 3), PairTable.of([], 5)])
+    packed = replace(packed, pairs=PairTable.join([first, nothing]))  # episodes 2 and 3 recall nothing
+    things = first.multiplicity.sum()
+    data = DemoData(packed)
+    assert [data.batch(np.array(rows)).totals.things for rows in ([0, 1, 2, 3], [2, 3])] == [things, things // 2]
+    halves = [PairTable.join([first, PairTable.nothing([3, 5])]), PairTable.nothing([4, 6, 3, 5])]
+    found = [DemoData(replace(packed, pairs=half)).batch(np.array([2, 3])).totals.things for half in halves]
+    assert found == [1, 1]
+    assert DemoData(packed, things=7.5).batch(np.array([1, 2])).totals.things == 15
+
+
+def test_an_uncertain_pair_stands_in_the_middle_and_counts_by_its_weight():
+    packed = packed_demos(GRID, [8], 4)
+    pairs = PairTable([8], [True], [0, 0], [1, 2], [6, 7], [1, 3], p_last=[5, 2], weight=[1, 0.5])
+    batch = DemoData(replace(packed, pairs=pairs)).batch(np.array([0]))
+    wanted = torch.zeros(8, 8)
+    wanted[6, 3], wanted[7, 2] = 1, 1.5
+    torch.testing.assert_close(batch.recalled()[0], wanted)
+    assert np.argwhere(expert_matrices(batch, 1, attend_self=False, split=False)[0, 0].numpy()).tolist() == [
+        [12, 6], [14, 4],
+    ]  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from attentiontuner.demos import Demonstration, DemoWriter
-from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.demos import Demonstration, DemoWriter, PairTable
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec, Part
 
 SPEC = ObservationSpec("grid", (3, 3, 3), MINIGRID_SYMBOLS)
 ACTIONS = ("left", "right", "forward")
@@ -16,7 +17,7 @@ ACTIONS = ("left", "right", "forward")
 def demonstration(seed: int, pairs: Any = (), length: int | None = None) -> Demonstration:
     """An episode drawn from `seed`; its frames come from a pool of 12, so that many are equal."""
     rng = np.random.default_rng(seed)
-    pool = (np.random.default_rng(0).integers(0, 60, (12, *SPEC.shape)) % np.array(SPEC.symbols)).astype(np.uint8)
+    pool = (np.random.default_rng(0).integers(0, 60, (12, 3, 3, 3)) % np.array(MINIGRID_SYMBOLS)).astype(np.uint8)
     steps = length or int(rng.integers(4, 12))
     return Demonstration(
         observations=pool[rng.integers(0, 12, steps)],
@@ -35,12 +36,36 @@ def pair_rows(steps: int) -> "st.SearchStrategy[tuple[int, int, int]]":
     return st.integers(1, steps - 1).flatmap(lambda q: st.tuples(st.integers(0, q - 1), st.just(q), st.integers(1, 3)))
 
 
+UncertainRow = tuple[int, int, int, int, int, int, float]
+
+
+def uncertain_rows(steps: int, episodes: int = 1) -> "st.SearchStrategy[UncertainRow]":
+    """Any (episode, p, p_last, q, q_last, multiplicity, weight), for Hypothesis."""
+    times, weights = st.integers(1, 3), st.sampled_from([1.0, 0.5, 0.1])
+
+    def intervals(ends: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        p, p_last, q, q_last = ends
+        q, q_last = sorted((1 + q % (steps - 1), 1 + q_last % (steps - 1)))
+        p = p % q
+        return p, max(p, p_last % q_last), q, q_last
+
+    ends = st.tuples(*[st.integers(0, steps)] * 4).map(intervals)
+    return st.tuples(st.integers(0, episodes - 1), ends, times, weights).map(lambda x: (x[0], *x[1], x[2], x[3]))
+
+
+def uncertain_table(rows: "list[UncertainRow]", length: int, episodes: int = 1) -> PairTable:
+    """The table of rows of `uncertain_rows`, every episode annotated."""
+    episode, p, p_last, q, q_last, times, weight = np.array(rows, float).reshape(-1, 7).T
+    steps = [column.astype(int) for column in (episode, p, q, times, p_last, q_last)]
+    return PairTable(np.full(episodes, length), np.ones(episodes, bool), *steps, weight)
+
+
 def make_writer(path: Path, **changes: Any) -> DemoWriter:
     arguments: dict[str, Any] = {
         "task": "made-up",
         "settings": {"length": 3},
         "observation": SPEC,
-        "action_names": ACTIONS,
+        "actions": ACTIONS,
         "seed": 1,
         "shard_episodes": 4,
     }
@@ -64,12 +89,39 @@ def write_store(path: Path, count: int = 10) -> list[Demonstration]:
 
 def assert_equal(found: Demonstration, expected: Demonstration) -> None:
     for name in ("observations", "actions", "rewards"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-        assert getattr(found, name).dtype == getattr(expected, name).dtype
+        here, there = getattr(found, name), getattr(expected, name)
+        if isinstance(there, dict):
+            assert list(here) == list(there)
+        parts = [(here[part], there[part]) for part in there] if isinstance(there, dict) else [(here, there)]
+        for one, other in parts:
+            np.testing.assert_array_equal(one, other, err_msg=name)
+            assert one.dtype == other.dtype
     for name in ("terminated", "truncated", "seed", "success"):
         assert getattr(found, name) == getattr(expected, name), name
-    if expected.pairs is None:
-        assert found.pairs is None
-    else:
-        assert found.pairs is not None
-        assert found.pairs.tolist() == expected.pairs.tolist()
+    assert found.pairs == expected.pairs
+
+
+PARTS = ObservationSpec(
+    parts={"view": Part("grid", (2, 2, 1), (5,)), "camera": Part("image", (4, 6, 1)), "arm": Part("vector", (3,))}
+)
+KINDS_OF_ACTIONS = (
+    ActionSpec.discrete(("left", "right")),
+    ActionSpec.multi_discrete((3, 2)),
+    ActionSpec.box([-1.0, -np.inf], [1.0, np.inf]),
+)
+
+
+def parts_demonstrations(actions: ActionSpec, count: int = 3) -> tuple[ObservationSpec, list[Demonstration]]:
+    """Episodes of observations with three parts, annotated with a pair each, and actions of any kind."""
+    rng = np.random.default_rng(5)
+    made = []
+    for seed in range(count):
+        steps = int(rng.integers(3, 7))
+        seen = {
+            "view": rng.integers(0, 2, (steps, 2, 2, 1)).astype(np.uint8),
+            "camera": rng.integers(0, 256, (steps, 4, 6, 1)).astype(np.uint8),
+            "arm": rng.normal(size=(steps, 3)).astype(np.float32),
+        }
+        acted = np.stack([actions.draw(rng) for _ in range(steps)])
+        made.append(Demonstration(seen, acted, pairs=[(0, steps - 1)], seed=seed))
+    return PARTS, made

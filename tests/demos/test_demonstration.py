@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attentiontuner.demos import Demonstration, MemoryPair, as_pairs
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos import Demonstration, MemoryPair, PairTable
 from tests.demos.examples import demonstration, pair_rows
 
 
@@ -66,10 +68,40 @@ def test_errors_name_the_episode_the_field_and_the_values(change, message):
 def test_arrays_are_read_only_and_the_callers_are_not():
     actions = np.array([0, 1, 2])
     made = make(actions=actions, pairs=[(0, 1)])
-    for array in (made.observations, made.actions, made.rewards, made.pairs):
+    for array in (made.observations, made.actions, made.rewards, made.pairs.p, made.pairs.lengths):
         with pytest.raises(ValueError):
             array[0] = 1
     actions[0] = 1
+
+
+def test_what_the_caller_changes_later_does_not_change_the_demonstration():
+    given = {
+        "observations": np.zeros((3, 2), np.float32),
+        "actions": np.array([0, 1, 2]),
+        "rewards": np.zeros(3, np.float32),
+        "pairs": np.array([(0, 2, 1)], np.int32),
+    }
+    views = {name: array[:] for name, array in given.items()}
+    for array in views.values():
+        array.setflags(write=False)  # a read-only view of an array that somebody can still write to
+    for made in (make(**given), make(**views), make(observations={"a": given["observations"]})):
+        for array in given.values():
+            array += 1
+        seen = made.observations["a"] if isinstance(made.observations, dict) else made.observations
+        assert not seen.any()
+        assert made.actions.tolist() == [0, 1, 2]
+        assert not made.rewards.any()
+        assert made.pairs is None or list(made.pairs) == [(0, 2, 1)]
+        for array in given.values():
+            array -= 1
+
+
+def test_what_nobody_can_change_is_not_copied():
+    observations, actions = np.zeros((3, 2), np.float32), np.array([0, 1, 2])
+    observations.setflags(write=False)
+    made = make(observations=observations, actions=actions)
+    assert np.shares_memory(made.observations, observations)
+    assert replace(made, seed=2).actions is made.actions
 
 
 def test_an_episode_without_a_number_is_not_called_0():
@@ -80,7 +112,8 @@ def test_an_episode_without_a_number_is_not_called_0():
 
 def test_none_and_empty_stay_different():
     assert make().pairs is None
-    assert make(pairs=[]).pairs.shape == (0, 3)
+    assert np.asarray(make(pairs=[]).pairs).shape == (0, 3)
+    assert make(pairs=PairTable.nothing([3])).pairs is None
     assert make(pairs=[]).with_pairs(None).pairs is None
     assert "not annotated" in repr(make())
     assert "0 pairs" in repr(make(pairs=[]))
@@ -102,10 +135,35 @@ def test_examples_are_what_they_seem():
 @settings(deadline=None)
 @given(st.lists(pair_rows(steps=10)))
 def test_pairs_are_ordered_and_multiplicities_add_up(rows):
-    pairs = as_pairs(rows, 10)
+    pairs = PairTable.of(rows, 10)
     expected: dict[tuple[int, int], int] = {}
     for p, q, multiplicity in rows:
         expected[q, p] = expected.get((q, p), 0) + multiplicity
-    assert pairs.tolist() == [[p, q, expected[q, p]] for q, p in sorted(expected)]
-    assert pairs.dtype == np.int32
-    assert as_pairs(pairs, 10).tolist() == pairs.tolist()
+    assert np.asarray(pairs).tolist() == [[p, q, expected[q, p]] for q, p in sorted(expected)]
+    assert np.asarray(pairs).dtype == np.int32
+    assert PairTable.of(pairs, 10) is pairs
+    assert PairTable.of(np.asarray(pairs), 10) == pairs
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"actions": np.zeros((3, 2))}, ""),
+        ({"actions": np.ones((3, 2), np.int32)}, ""),
+        ({"actions": np.full((3, 2), np.nan)}, "episode 7, actions: expected whole numbers from 0"),
+        ({"actions": np.array([True, False, True])}, "episode 7, actions: expected whole numbers from 0"),
+        ({"observations": {"a": np.zeros((3, 1)), "b": np.zeros((2, 1))}}, "observations, part 'b': 2 entries"),
+        ({"observations": {"a": [np.zeros(3), np.zeros(2), np.zeros(1)]}}, "part 'a': they differ in shape"),
+    ],
+)
+def test_actions_and_observations_of_other_kinds(change, message):
+    if message:
+        with pytest.raises(UserError, match=message):
+            make(**change)
+    else:
+        assert make(**change).actions.dtype == (np.float32 if change["actions"].dtype.kind == "f" else np.int64)
+
+
+def test_a_demonstration_of_several_parts_shows_them():
+    made = make(observations={"camera": np.zeros((3, 4, 4, 3), np.uint8), "arm": np.zeros((3, 7))})
+    assert "'camera' 3×4×4×3, 'arm' 3×7" in repr(made)

@@ -1,11 +1,18 @@
 import numpy as np
 import pytest
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos import Demonstration, DemoStore
-from attentiontuner.demos.minari import from_minari, to_minari
-from attentiontuner.errors import UserError
-from attentiontuner.observations import ObservationSpec
-from tests.demos.examples import SPEC, assert_equal, make_writer, write_store
+from attentiontuner.demos.exchange.minari import from_minari, to_minari
+from attentiontuner.spaces.observation import ObservationSpec
+from tests.demos.examples import (
+    KINDS_OF_ACTIONS,
+    SPEC,
+    assert_equal,
+    make_writer,
+    parts_demonstrations,
+    write_store,
+)
 
 minari = pytest.importorskip("minari")
 
@@ -55,10 +62,12 @@ def test_a_foreign_data_set_needs_words(tmp_path):
     dataset = minari.create_dataset_from_buffers(
         "theirs/walk-v0", [buffer], observation_space=space, action_space=Discrete(2), jpeg_encoding=False
     )
-    with pytest.raises(UserError, match="give task, observation, action_names"):
+    with pytest.raises(UserError, match="does not say what it is: give task"):
         from_minari(dataset, tmp_path / "d")
+    told = from_minari(dataset, tmp_path / "told", task="walk")
+    assert (told.observation, told.actions.to_json()) == (ObservationSpec("vector", (2,)), 2)
     spec = ObservationSpec("vector", (2,))
-    store = from_minari(dataset, tmp_path / "d", task="walk", observation=spec, action_names=("stay", "go"))
+    store = from_minari(dataset, tmp_path / "d", task="walk", observation=spec, actions=("stay", "go"))
     assert store[0].observations.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert (store[0].success, store[0].pairs, store[0].actions.tolist()) == (True, None, [1, 0, 1])
 
@@ -92,9 +101,20 @@ def test_whole_numbers_of_any_type_are_symbols_if_they_fit(tmp_path, kind, highe
     dataset = minari.create_dataset_from_buffers(
         "theirs/grid-v0", [buffer], observation_space=Box(0, 999, (3, 3, 3), kind), action_space=Discrete(3)
     )
-    words = {"task": "made-up", "observation": SPEC, "action_names": ("left", "right", "forward")}
+    words = {"task": "made-up", "observation": SPEC, "actions": ("left", "right", "forward")}
     if fits:
         assert from_minari(dataset, tmp_path / "d", **words)[0].observations.dtype == np.uint8
         return
-    with pytest.raises(UserError, match=r"'theirs/grid-v0': its observations are (int|float)64, not uint8"):
+    with pytest.raises(UserError, match=r"'theirs/grid-v0', episode 0, step \d: (the number 300|float64, not uint8)"):
         from_minari(dataset, tmp_path / "d", **words)
+
+
+@pytest.mark.parametrize("actions", KINDS_OF_ACTIONS)
+def test_parts_and_other_actions_go_there_and_back(tmp_path, actions):
+    spec, made = parts_demonstrations(actions)
+    make_writer(tmp_path / "d", observation=spec, actions=actions).append(made, annotator="expert")
+    dataset = to_minari(DemoStore.open(tmp_path / "d"), "ours/parts-v0")
+    back = from_minari(dataset, tmp_path / "back", annotator="expert")
+    assert (back.observation, back.actions) == (spec, actions)
+    for found, expected in zip(back, made, strict=True):
+        assert_equal(found, expected)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos import DemoStore
-from attentiontuner.demos.packed import spans
-from attentiontuner.demos.shards import FrameTable
-from attentiontuner.errors import UserError
-from attentiontuner.observations import ObservationSpec
+from attentiontuner.demos.pairs import spans
+from attentiontuner.demos.store.shards import FrameTable
+from attentiontuner.spaces.observation import ObservationSpec
 from tests.demos.examples import write_store
 
 
@@ -19,17 +19,16 @@ def test_packed_arrays_are_the_episodes(tmp_path, episodes):
     for row, episode in enumerate(chosen):
         expected = written[episode]
         steps = slice(packed.starts[row], packed.starts[row] + packed.lengths[row])
-        np.testing.assert_array_equal(packed.frames[packed.frame_index[steps]], expected.observations)
+        seen = packed.observation.decode(packed.frames[packed.frame_index[steps]])
+        np.testing.assert_array_equal(seen, expected.observations)
         np.testing.assert_array_equal(packed.actions[steps], expected.actions)
         assert packed.seeds[row] == expected.seed
         assert packed.success[row] == expected.success
-        assert packed.annotated[row] == (expected.pairs is not None)
-        found = packed.pairs[packed.pairs[:, 0] == row, 1:]
-        assert found.tolist() == ([] if expected.pairs is None else expected.pairs.tolist())
+        assert packed.pairs.one(row) == expected.pairs
     assert len(packed.frame_index) == packed.lengths.sum() == len(packed.actions)
     assert len({frame.tobytes() for frame in packed.frames}) == len(packed.frames)
     assert len(np.unique(packed.frame_index)) == len(packed.frames), "no frame that nobody uses"
-    assert (np.diff(packed.pairs[:, 0]) >= 0).all()
+    assert packed.pairs == DemoStore.open(tmp_path / "d").read_pairs(chosen)
 
 
 def test_an_episode_that_is_not_there(tmp_path):
@@ -43,8 +42,9 @@ def test_an_episode_that_is_not_there(tmp_path):
 def test_frames_that_share_a_hash_stay_apart(hash_bytes, kind):
     spec = ObservationSpec("grid", (2, 2, 1), (9,)) if kind == "grid" else ObservationSpec("vector", (3,))
     rng = np.random.default_rng(1)
-    pool = rng.integers(0, 3, (40, *spec.shape)).astype(spec.dtype)
-    table = FrameTable(spec, hash_bytes)
+    part = spec.parts[0][1]
+    pool = spec.encode(rng.integers(0, 3, (40, *part.shape)).astype(part.dtype))
+    table = FrameTable(spec.nbytes, hash_bytes)
     seen, rows = [], []
     for _ in range(5):
         frames = pool[rng.integers(0, len(pool), 30)]
@@ -52,7 +52,7 @@ def test_frames_that_share_a_hash_stay_apart(hash_bytes, kind):
         rows.append(table.add(frames))
     every = np.concatenate(seen)
     np.testing.assert_array_equal(table.frames[np.concatenate(rows)], every)
-    assert len(table.frames) == len(np.unique(every.reshape(len(every), -1), axis=0))
+    assert len(table.frames) == len(np.unique(every, axis=0))
 
 
 def test_spans():

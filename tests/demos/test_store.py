@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import subprocess
@@ -8,13 +9,24 @@ import numpy as np
 import pytest
 import zstandard
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked
 from attentiontuner.demos import Demonstration, DemoStore, write_annotation
 from attentiontuner.demos.annotations import Annotation
-from attentiontuner.demos.pairs import as_pairs
-from attentiontuner.errors import UserError
-from attentiontuner.files import locked
-from attentiontuner.observations import ObservationSpec
-from tests.demos.examples import ACTIONS, SPEC, assert_equal, demonstration, make_writer, some_pairs, write_store
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec
+from tests.demos.examples import (
+    ACTIONS,
+    KINDS_OF_ACTIONS,
+    SPEC,
+    assert_equal,
+    demonstration,
+    make_writer,
+    parts_demonstrations,
+    some_pairs,
+    write_store,
+)
 
 
 def shard(path: Path, index: int = 0) -> Path:
@@ -27,7 +39,7 @@ def test_what_was_written_is_read_back(tmp_path):
     assert len(store) == 10
     assert store.lengths.tolist() == [len(d) for d in written]
     assert (store.task, store.settings, store.seed) == ("made-up", {"length": 3}, 1)
-    assert (store.observation, store.action_names, store.annotator) == (SPEC, ACTIONS, "expert")
+    assert (store.observation, store.actions.names, store.annotator) == (SPEC, ACTIONS, "expert")
     for number, (found, expected) in enumerate(zip(store, written, strict=True)):
         assert_equal(found, expected)
         assert found.episode == number
@@ -44,8 +56,8 @@ def test_not_annotated_and_nothing_to_remember_stay_different(tmp_path):
     assert store[1].pairs is not None
     assert len(store[1].pairs) == 0
     packed = store.read_packed()
-    assert packed.annotated.tolist() == [False, True, True, True]
-    assert set(packed.pairs[:, 0].tolist()) == {2, 3}
+    assert packed.pairs.annotated.tolist() == [False, True, True, True]
+    assert set(packed.pairs.episode.tolist()) == {2, 3}
 
 
 def test_images_and_vectors_keep_every_bit(tmp_path):
@@ -61,7 +73,66 @@ def test_images_and_vectors_keep_every_bit(tmp_path):
         store = DemoStore.open(tmp_path / name)
         assert store.annotator is None
         assert store[0].observations.tobytes() == frames.tobytes()
-        assert store.read_packed().frames[store.read_packed().frame_index].tobytes() == frames.tobytes()
+        packed = store.read_packed()
+        assert packed.frames[packed.frame_index].tobytes() == frames.tobytes()
+
+
+@pytest.mark.parametrize("actions", KINDS_OF_ACTIONS, ids=lambda actions: actions.kind)
+def test_parts_and_every_kind_of_action_are_read_back(tmp_path, actions):
+    spec, made = parts_demonstrations(actions)
+    make_writer(tmp_path / "d", observation=spec, actions=actions).append(made, annotator="expert")
+    store = DemoStore.open(tmp_path / "d")
+    store.verify()
+    assert (store.observation, store.actions, store.actions.names) == (spec, actions, actions.names)
+    for found, expected in zip(store, made, strict=True):
+        assert_equal(found, expected)
+    packed = store.read_packed([2, 0])
+    assert (packed.frames.dtype, packed.frames.shape[1:]) == (np.uint8, (spec.nbytes,))
+    assert (packed.actions.dtype, packed.actions.shape[1:]) == (actions.dtype, actions.shape)
+    expected = [made[2], made[0]]
+    np.testing.assert_array_equal(packed.actions, np.concatenate([one.actions for one in expected]))
+    seen = spec.decode(packed.frames[packed.frame_index])
+    for name in seen:
+        np.testing.assert_array_equal(seen[name], np.concatenate([one.observations[name] for one in expected]))
+    assert packed.pairs == PairTable.join(one.pairs for one in expected)
+    assert store.summary()["raw_bytes"] == spec.nbytes * store.lengths.sum()
+
+
+@pytest.mark.parametrize(
+    ("actions", "bad", "message"),
+    [
+        (ActionSpec.multi_discrete((3, 2)), [0, 2], r"step 1: action \[0, 2\], but there are only choices 3×2"),
+        (ActionSpec.box([-1], [1]), [1.5], r"step 1: action \[1.5\], but there are numbers from \[-1.0\] to \[1.0\]"),
+    ],
+)
+def test_actions_that_do_not_exist_are_refused(tmp_path, actions, bad, message):
+    writer = make_writer(tmp_path / "d", actions=actions)
+    made = Demonstration(np.zeros((2, 3, 3, 3), np.uint8), np.array([np.zeros_like(bad), bad]))
+    with pytest.raises(UserError, match=message):
+        writer.append([made])
+
+
+def test_names_of_actions_tell_data_sets_apart(tmp_path):
+    """Even those that hold nothing yet: the new names are written."""
+    make_writer(tmp_path / "d", actions=("a", "b", "c"))
+    make_writer(tmp_path / "d", actions=("d", "e", "f"))
+    assert DemoStore.open(tmp_path / "d").actions.names == ("d", "e", "f")
+    make_writer(tmp_path / "d", actions=("d", "e", "f")).append([demonstration(1, None)])
+    with pytest.raises(UserError, match=r"holds actions \['d', 'e', 'f'\], not 3"):
+        make_writer(tmp_path / "d", actions=ActionSpec.discrete(3))
+
+
+def test_files_are_those_of_before(tmp_path):
+    """To the byte, as the version before named parts and tables wrote them."""
+    write_store(tmp_path / "d", 6)
+    content = hashlib.sha256()
+    for path in sorted((tmp_path / "d").rglob("*.*")):
+        if path.is_file() and not path.name.startswith("."):
+            text = path.read_bytes()
+            if path.name == "manifest.json":
+                text = json.dumps({**json.loads(text), "versions": {}}, indent=2).encode()
+            content.update(text)
+    assert content.hexdigest()[:16] == "071774e184c396d0"
 
 
 def test_equal_frames_are_stored_once(tmp_path):
@@ -90,7 +161,7 @@ def test_writing_a_shard_twice_changes_nothing(tmp_path):
         ({"task": "other"}, "holds task made-up, not other"),
         ({"settings": {"length": 4}}, "holds settings {'length': 3}, not {'length': 4}"),
         ({"seed": 2}, "holds seed 1, not 2"),
-        ({"action_names": ("a", "b", "c")}, "holds actions"),
+        ({"actions": ("a", "b", "c")}, "holds actions"),
         ({"observation": ObservationSpec("image", (3, 3, 3))}, "holds observation"),
         ({"shard_episodes": 5}, "episodes per shard 4, not 5"),
     ],
@@ -107,11 +178,11 @@ MENDED = {"settings": {}, "observation": ObservationSpec("vector", (2,)), "shard
 def test_a_manifest_without_shards_makes_way(tmp_path):
     """A collection that failed before its first shard left nothing behind that anybody could lose."""
     make_writer(tmp_path / "d", episodes=5000)
-    writer = make_writer(tmp_path / "d", **MENDED, action_names=("a", "b"), seed=2)
+    writer = make_writer(tmp_path / "d", **MENDED, actions=("a", "b"), seed=2)
     vectors = Demonstration(np.zeros((2, 2), np.float32), np.array([0, 1]))
     assert writer.append([vectors]) == [0]
     store = DemoStore.open(tmp_path / "d")
-    assert (store.settings, store.seed, store.action_names) == ({}, 2, ("a", "b"))
+    assert (store.settings, store.seed, store.actions.names) == ({}, 2, ("a", "b"))
     assert store.complete
 
 
@@ -159,7 +230,7 @@ def test_a_folder_with_other_things_is_refused(tmp_path):
 def test_the_only_annotator_is_taken_and_two_strangers_are_not(tmp_path):
     make_writer(tmp_path / "d", seed=None).append([demonstration(1)], annotator="anna")
     assert DemoStore.open(tmp_path / "d").annotator == "anna"
-    write_annotation(tmp_path / "d", "bob", 0, Annotation(as_pairs([], 9)))
+    write_annotation(tmp_path / "d", "bob", 0, Annotation(PairTable.of([], 9)))
     assert DemoStore.open(tmp_path / "d").annotator is None
 
 
@@ -201,16 +272,15 @@ def test_few_shards_are_kept_in_memory(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"actions": np.array([0, 3])}, "action 3, but the data set has only 3 actions"),
-        ({"observations": np.full((2, 3, 3, 3), 11, np.uint8)}, "channel 0 holds symbol 11, but has only 11"),
+        ({"actions": np.array([0, 3])}, "episode 0, actions, step 1: action 3, but there are only 3 actions"),
         (
-            {"observations": np.zeros((2, 3, 3, 3), np.int64)},
-            r"episode 0, observations: int64 \(3, 3, 3\) each, but the data set's specification says grid, uint8 "
-            r"\(3, 3, 3\): convert them with \.astype\('uint8'\)",
+            {"observations": np.stack([np.zeros((3, 3, 3), np.uint8), np.full((3, 3, 3), 11, np.uint8)])},
+            "episode 0, observations, step 1: symbol 11 in channel 0, which has 11 symbols",
         ),
+        ({"observations": np.zeros((2, 3, 3, 3))}, "float64, not uint8: give whole numbers from 0 to 255"),
         (
             {"observations": np.zeros((2, 3, 2, 3), np.uint8)},
-            r"uint8 \(3, 2, 3\) each, but the data set's specification says grid, uint8 \(3, 3, 3\): change one",
+            r"uint8 of shape \(3, 2, 3\), not uint8 of shape \(3, 3, 3\) \(the data set promises grid 3×3×3\)",
         ),
     ],
 )
@@ -310,7 +380,7 @@ def test_no_room_on_the_disk_is_one_line_and_loses_nothing(tmp_path):
 import resource, signal, sys
 sys.dont_write_bytecode = True  # what is imported under the limit would be cut off
 from pathlib import Path
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
 from tests.demos.examples import demonstration, make_writer
 writer = make_writer(Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

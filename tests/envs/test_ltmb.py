@@ -22,7 +22,7 @@ from minigrid.manual_control import ManualControl
 from minigrid.minigrid_env import MiniGridEnv
 
 from attentiontuner.envs import LTMB, symbolic_view
-from attentiontuner.tasks import all_tasks
+from attentiontuner.tasks.task import all_tasks
 
 ACTION_ODDS = [0.15, 0.15, 0.4, 0.05, 0.05, 0.15, 0.05]
 """A random walk that gets somewhere: it also opens doors."""

@@ -8,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from attentiontuner.errors import UserError
-from attentiontuner.tasks import get_task
+from attentiontuner.core.errors import UserError
+from attentiontuner.tasks.task import get_task
 
 pygame = pytest.importorskip("pygame")
 pytest.importorskip("memory_gym")
@@ -30,7 +30,7 @@ PINNED = {
 def actions_of(task, count=400):
     """A fixed walk: each action is held for a few steps, so that it gets somewhere."""
     rng = np.random.default_rng(7)
-    return rng.integers(len(task.actions), size=count).repeat(3)
+    return rng.integers(task.actions.count, size=count).repeat(3)
 
 
 def film(task, env, seeds=range(6), limit=150):
@@ -52,11 +52,11 @@ def test_spaces_are_what_the_task_says(name):
     task = get_task(name)
     env = task.make_env()
     frame, _ = env.reset(seed=0)
-    assert frame.shape == task.observation.shape
-    assert frame.dtype == task.observation.dtype == np.uint8
+    ((_, part),) = task.observation.parts
+    assert (frame.shape, frame.dtype, part.dtype) == (part.shape, np.uint8, np.uint8)
     assert env.observation_space.contains(frame)
-    assert env.action_space == gym.spaces.Discrete(len(task.actions))
-    assert set(task.keys.values()) == set(range(len(task.actions)))
+    assert env.action_space == gym.spaces.Discrete(task.actions.count)
+    assert set(task.keys.values()) == set(range(task.actions.count))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -175,7 +175,7 @@ def test_a_dead_agent_terminates():
 def test_searing_actions_go_where_their_names_say():
     task = get_task("searing-spotlights")
     env = task.make_env()
-    for action, name in enumerate(task.actions):
+    for action, name in enumerate(task.actions.names):
         env.reset(seed=0)
         agent = env.unwrapped.game.agent
         agent.rect.center = (40, 40)
@@ -232,8 +232,8 @@ class Blocker:
         if name.split(".")[0] == "memory_gym":
             raise ModuleNotFoundError("No module named 'memory_gym'", name="memory_gym")
 sys.meta_path.insert(0, Blocker())
-from attentiontuner.errors import UserError
-from attentiontuner.tasks import all_tasks
+from attentiontuner.core.errors import UserError
+from attentiontuner.tasks.task import all_tasks
 for name, task in all_tasks().items():
     try:
         env = task.make_env()

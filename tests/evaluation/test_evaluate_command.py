@@ -1,17 +1,19 @@
 """`attentiontuner evaluate`, from the command line to the files."""
 
 import dataclasses
+import hashlib
 import json
 
 import pytest
 import torch
 
 from attentiontuner.cli import main
-from attentiontuner.experts.base import Decision
-from attentiontuner.seeds import EVALUATION_START
-from attentiontuner.tasks import register_task
-from attentiontuner.training.checkpoint import open_run, save_best
-from attentiontuner.training.config import paper_config
+from attentiontuner.core.seeds import EVALUATION_START
+from attentiontuner.evaluation import policy as policy_module
+from attentiontuner.experts.expert import Decision
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import register_task
 from tests.evaluation.toys import recall_task
 
 SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
@@ -20,16 +22,15 @@ SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """The folder of a run on the toy task, untrained."""
-    from attentiontuner import tasks
-    from attentiontuner.models import build_model
+    from attentiontuner.tasks import task as tasks
 
     monkeypatch.setattr(tasks, "_TASKS", dict(tasks.all_tasks()))
     register_task(recall_task())
     folder = tmp_path / "run"
     config = paper_config(recall_task(), model=SMALL)
-    open_run(folder, config, {}, {})
+    Run(folder).begin(config, {}, {})
     torch.manual_seed(3)
-    save_best(folder, build_model(config.model))
+    Run(folder).save_best(config.network.build())
     (folder / "best.safetensors").rename(folder / "model.safetensors")
     monkeypatch.chdir(tmp_path)
     return folder
@@ -50,6 +51,22 @@ def test_a_run_is_evaluated_and_filmed(run, capsys):
     assert f"{written['successes']} of 12 episodes solved" in out
     assert "95 % interval" in out
     assert (run / "evaluation" / "episodes.jsonl").read_bytes() == episodes
+
+
+def test_the_checksum_is_that_of_the_weights_that_played(run, capsys, monkeypatch):
+    """Training may replace the file at any moment."""
+    played = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    make_policy = policy_module.as_policy
+
+    def replaced_meanwhile(trained, **options):
+        (run / "model.safetensors").write_bytes(b"other weights")
+        return make_policy(trained, **options)
+
+    monkeypatch.setattr(policy_module, "as_policy", replaced_meanwhile)
+    assert main(["evaluate", str(run), "--episodes", "2", "--workers", "0", "--video", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["of"]["weights"] == played
+    assert len(told["films"]) == 1
 
 
 class ProphetExpert:

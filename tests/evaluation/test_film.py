@@ -8,15 +8,17 @@ import pytest
 import torch
 from PIL import Image
 
-from attentiontuner.evaluation import film
+from attentiontuner.core.seeds import EVALUATION_START
+from attentiontuner.evaluation.filming import choose, make_films, record_recall
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.evaluation.recall import record_recall
 from attentiontuner.evaluation.rollout import EpisodeResult
-from attentiontuner.experts.base import Decision
-from attentiontuner.models import Head, Transformer, TransformerConfig, build_model
-from attentiontuner.seeds import EVALUATION_START
-from attentiontuner.tasks import get_task
-from attentiontuner.training.config import paper_config
+from attentiontuner.experts.expert import Decision
+from attentiontuner.models import Head
+from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run, Trained
+from attentiontuner.tasks.task import get_task
+from attentiontuner.viz import films as film
 from tests.evaluation.toys import recall_task
 
 SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
@@ -27,7 +29,7 @@ FIRST = Head(0, 0)
 
 def policy_for(task, watch=(FIRST,)):
     torch.manual_seed(1)
-    model = Transformer(TransformerConfig(task.observation, len(task.actions), **SMALL))
+    model = Transformer(TransformerConfig(task.observation, task.actions, **SMALL))
     return ModelPolicy(model, task.max_steps, watch=watch)
 
 
@@ -88,8 +90,8 @@ class DecidedExpert:
         (lambda env: DecidedExpert(Decision(0, (40,))), "at step 1: the expert recalls step 40 at step 1"),
         (lambda env: DecidedExpert(Decision(0, (1,))), "at step 1: the expert recalls step 1 at step 1"),
         (lambda env: DecidedExpert(Decision(0, (-1,))), "at step 1: the expert recalls step -1 at step 1"),
-        (lambda env: DecidedExpert(Decision(4)), "at step 1: the expert chose action 4; the actions are 0 to 3"),
-        (lambda env: DecidedExpert(Decision(0.5)), "at step 1: the expert chose action 0.5; the actions are 0 to 3"),
+        (lambda env: DecidedExpert(Decision(4)), "at step 1: the expert chose action 4, but there are only 4 actions"),
+        (lambda env: DecidedExpert(Decision(0.5)), "at step 1: the expert chose action 0.5: expected whole numbers"),
         (lambda env: DecidedExpert(3), "at step 1: the expert decides with a int, not with a Decision"),
     ],
 )
@@ -159,25 +161,25 @@ def result(episode, success):
     return EpisodeResult(episode, EVALUATION_START + episode, success, 0.0, 5)
 
 
-def test_films_show_a_success_and_a_failure_if_there_are_any(tmp_path, monkeypatch):
+def test_films_show_a_success_and_a_failure_if_there_are_any(tmp_path):
     task = recall_task()
     model = policy_for(task).model
     config = paper_config(task, model=SMALL)
-    monkeypatch.setattr(film, "load_model", lambda run, best: (model, config))
+    trained = Trained(Run(tmp_path), model, config, "")
     results = [result(0, True), result(1, True), result(2, False), result(3, True)]
-    assert [chosen.episode for chosen in film._choose(results, 2)] == [0, 2]
-    assert [chosen.episode for chosen in film._choose(results, 9)] == [0, 2, 1, 3]
-    assert [chosen.episode for chosen in film._choose(results[:2], 2)] == [0, 1]
-    paths = film.make_films(tmp_path, task, results, 2, tmp_path / "out", device="cpu")
+    assert [chosen.episode for chosen in choose(results, 2)] == [0, 2]
+    assert [chosen.episode for chosen in choose(results, 9)] == [0, 2, 1, 3]
+    assert [chosen.episode for chosen in choose(results[:2], 2)] == [0, 1]
+    paths = make_films(trained, task, results, 2, tmp_path / "out", device="cpu")
     assert [path.name[:13] for path in paths] == ["episode-0000-", "episode-0002-"]
     assert all(path.exists() for path in paths)
 
 
-def test_a_film_of_a_recall_network_that_saw_no_pairs(tmp_path, monkeypatch):
+def test_a_film_of_a_recall_network_that_saw_no_pairs(tmp_path):
     task = recall_task()
     config = paper_config(task, "recall", SMALL, memory_weight=0.0)
-    monkeypatch.setattr(film, "load_model", lambda run, best: (build_model(config.model).eval(), config))
-    (path,) = film.make_films(tmp_path, task, [result(0, True)], 1, tmp_path, device="cpu")
+    trained = Trained(Run(tmp_path), config.network.build().eval(), config, "")
+    (path,) = make_films(trained, task, [result(0, True)], 1, tmp_path, device="cpu")
     assert path.exists()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation.metrics import (
     Runs,
     median_iqr,

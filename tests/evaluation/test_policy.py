@@ -8,25 +8,31 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import EVALUATION_START, evaluation_seed
+from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos import Demonstration
-from attentiontuner.errors import UserError
-from attentiontuner.evaluation import policy as policy_module
 from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
-from attentiontuner.models import Head, Transformer, TransformerConfig, build_model, parse_heads
+from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
-from attentiontuner.seeds import EVALUATION_START, evaluation_seed
-from attentiontuner.tasks import get_task
-from attentiontuner.training.config import paper_config
-from tests.evaluation.toys import recall_task
-from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos, small
+from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run, Trained
+from attentiontuner.tasks.task import get_task
+from tests.evaluation.toys import RecallEnv, recall_task
+from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, PARTS, VECTOR, packed_demos, small
 
 SEEDS = [2**30 + index for index in range(30)]
 
 
+def seen(packed, steps):
+    """What an environment shows at these steps of packed demonstrations."""
+    return packed.observation.decode(packed.frames[packed.frame_index[steps]])
+
+
 @pytest.mark.parametrize("heads", ["none", "1:1", "2:2", "1:all", "1:1,2:2", "all"])
-@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("observation", EVERY_KIND.values(), ids=EVERY_KIND)
 def test_streaming_equals_the_full_forward_pass(observation, heads):
     """Two rows play four episodes of different lengths; a row starts its second one while the other goes on."""
     model = small(observation)
@@ -44,8 +50,8 @@ def test_streaming_equals_the_full_forward_pass(observation, heads):
     for (first, t1), (second, t2) in zip(*rows, strict=False):
         policy.restart(np.array([row for row, time in enumerate((t1, t2)) if time == 0], np.int64))
         steps = packed.starts[[first, second]] + [t1, t2]
-        logits = policy.logits(packed.frames[packed.frame_index[steps]])
-        assert torch.allclose(logits, full.logits[steps], atol=1e-4)
+        logits = policy.distribution(seen(packed, steps))
+        assert torch.allclose(logits, full.distribution[steps], atol=1e-4)
         for head in supervised:
             for row, (episode, time) in enumerate(((first, t1), (second, t2))):
                 expected = full.watched[head].log_attention()[episode, 2 * time, 0 : 2 * time + 1 : 2].exp()
@@ -59,11 +65,11 @@ def test_streaming_equals_the_full_forward_pass_at_paper_size():
     model = Transformer(TransformerConfig(GRID, 7)).eval()
     packed = packed_demos(GRID, [12, 9], actions=7)
     with torch.no_grad():
-        full = model(DemoData(packed).batch(np.arange(2))).logits
+        full = model(DemoData(packed).batch(np.arange(2))).distribution
     policy = ModelPolicy(model, max_steps=145)
     policy.reset(1)
     for t in range(12):
-        logits = policy.logits(packed.frames[packed.frame_index[t : t + 1]])
+        logits = policy.distribution(seen(packed, slice(t, t + 1)))
         assert torch.allclose(logits[0], full[t], atol=1e-4)
         policy._last = packed.actions[t : t + 1].copy()
 
@@ -82,7 +88,7 @@ def test_rollouts_of_a_model_do_not_depend_on_workers_or_batch():
 
 
 def test_a_policy_of_another_task_is_refused():
-    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\) cannot begin: .*2×2×1 grid.*7×7×3 grid"):
+    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\) cannot begin: .*grid 2×2×1.*grid 7×7×3"):
         rollout(ModelPolicy(toy_model(), 200), get_task("hallway"), SEEDS, workers=0)
     with pytest.raises(UserError, match="trained on task 'hallway', this is task 'toy-recall'"):
         rollout(ModelPolicy(toy_model(), 12, task="hallway"), recall_task(), SEEDS, workers=0)
@@ -93,7 +99,7 @@ def test_a_policy_of_another_task_is_refused():
 def test_wrong_shapes_and_too_long_episodes_are_refused():
     policy = ModelPolicy(toy_model(), 2)
     policy.reset(3)
-    with pytest.raises(UserError, match=r"\(3, 2, 2, 1\), not \(2, 2, 2, 1\)"):
+    with pytest.raises(UserError, match=r"reset for 3 rows, these are observations of 2 rows"):
         policy.act(np.zeros((2, 2, 2, 1), np.uint8))
     policy.act(np.zeros((3, 2, 2, 1), np.uint8))
     policy.restart(np.array([0, 2]))
@@ -120,7 +126,7 @@ def test_the_best_model_is_not_judged_on_the_episodes_that_chose_it(monkeypatch)
         played.extend(seeds)
         return [EpisodeResult(0, seed, True, 1.0, 1) for seed in seeds]
 
-    monkeypatch.setattr(policy_module, "rollout", note)
+    monkeypatch.setattr("attentiontuner.evaluation.evaluate.rollout", note)
     success_during_training(recall_task(), episodes=100)(toy_model())
     assert len(played) == 100
     assert min(played) >= EVALUATION_START
@@ -129,16 +135,11 @@ def test_the_best_model_is_not_judged_on_the_episodes_that_chose_it(monkeypatch)
 
 @pytest.fixture
 def trained(monkeypatch):
-    """`load_model` that gives the toy model, supervised at head 1:1."""
-    monkeypatch.setattr("attentiontuner.tasks._TASKS", {"toy-recall": recall_task()})
+    """Every run holds the toy model, supervised at head 1:1."""
+    monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {"toy-recall": recall_task()})
     model = toy_model()
     config = paper_config(recall_task(), model={"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
-
-    def load(run, best=False):
-        assert isinstance(run, Path)  # callers may give text, the loader takes a path
-        return model, config
-
-    monkeypatch.setattr(policy_module, "load_model", load)
+    monkeypatch.setattr(Run, "load_model", lambda run, best=False: Trained(run, model, config, ""))
     return model
 
 
@@ -168,12 +169,12 @@ def test_recalled_steps_are_the_attention_of_the_supervised_head(trained):
     wrong = Demonstration(
         np.zeros((2, 3, 3, 1), np.uint8), np.zeros(2, int), np.zeros(2), True, False, 1, True, episode=4
     )
-    with pytest.raises(UserError, match="2×2×1 grid.*episode 4 has 3×3×1"):
+    with pytest.raises(UserError, match=r"episode 4 does not fit run: step 0 holds .*\(3, 3, 1\), not .*\(2, 2, 1\)"):
         recalled_steps("run", wrong)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("observation", EVERY_KIND.values(), ids=EVERY_KIND)
 def test_the_cuda_graph_computes_what_the_cpu_computes(observation):
     model, packed = small(observation), packed_demos(observation, [8, 8], actions=4)
     here = ModelPolicy(model, max_steps=8, watch=[Head(0, 0)])
@@ -185,9 +186,9 @@ def test_the_cuda_graph_computes_what_the_cpu_computes(observation):
             if t == 5:
                 here.restart(np.array([1]))
                 there.restart(np.array([1]))
-            frames = packed.frames[packed.frame_index[[t, 8 + t]]]
-            expected = here.logits(frames)
-            assert torch.allclose(there.logits(frames).cpu(), expected, atol=1e-4), (episode, t)
+            frames = seen(packed, [t, 8 + t])
+            expected = here.distribution(frames)
+            assert torch.allclose(there.distribution(frames).cpu(), expected, atol=1e-4), (episode, t)
             assert np.allclose(there.weights[Head(0, 0)], here.weights[Head(0, 0)], atol=1e-5)
             here._last = there._last = packed.actions[[t, 8 + t]].copy()
 
@@ -203,12 +204,12 @@ def test_rollouts_on_a_gpu_play_every_episode():
 
 @pytest.fixture
 def recall_trained(monkeypatch):
-    """`load_model` that gives an untrained recall network of the toy task."""
-    monkeypatch.setattr("attentiontuner.tasks._TASKS", {"toy-recall": recall_task()})
+    """Every run holds an untrained recall network of the toy task."""
+    monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {"toy-recall": recall_task()})
     config = paper_config(recall_task(), "recall", {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
     torch.manual_seed(0)
-    model = build_model(config.model).eval()
-    monkeypatch.setattr(policy_module, "load_model", lambda run, best=False: (model, config))
+    model = config.network.build().eval()
+    monkeypatch.setattr(Run, "load_model", lambda run, best=False: Trained(run, model, config, ""))
     return model
 
 
@@ -254,14 +255,14 @@ def test_heads_that_are_none_are_refused_when_the_policy_is_loaded(trained, watc
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("watch", ["supervised", "1:1", [RECALL_HEAD]])
+@pytest.mark.parametrize("watch", ["supervised", "1:1", "all", [RECALL_HEAD]])
 def test_a_recall_network_has_one_head_to_watch(recall_trained, watch):
     assert load_policy("run", device="cpu", watch=watch).watch == (RECALL_HEAD,)
 
 
-@pytest.mark.parametrize("watch", ["1:2", "2:1", "all", "7:7", ["1:1"], [(1, 1)], [Head(1, 1)]])
+@pytest.mark.parametrize("watch", ["1:2", "2:1", "7:7", ["1:1"], [(1, 1)], [Head(1, 1)]])
 def test_a_recall_network_refuses_other_heads(recall_trained, watch):
-    with pytest.raises(UserError, match=r"recall network.*1:1|there is no head 7:7|write watch=\"1:1\""):
+    with pytest.raises(UserError, match=r"there is no head \d:\d in a model of 1 layer × 1 head|write watch=\"1:1\""):
         load_policy("run", device="cpu", watch=watch)
 
 
@@ -321,6 +322,7 @@ def test_the_page_shows_how_to_ask_what_is_recalled(trained, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "evaluation.md"
     (block,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if ".recalled(" in text]
     said = []
+    monkeypatch.setattr(RecallEnv, "takes", (int, np.integer))
     code = compile(block.replace("hallway", "toy-recall"), page.name, "exec")
     exec(code, {"print": lambda *words: said.append(words)})
     assert len(said) >= 3
@@ -328,7 +330,7 @@ def test_the_page_shows_how_to_ask_what_is_recalled(trained, monkeypatch):
 
 
 def test_a_task_that_is_not_registered_is_asked_for_in_python_too(trained, monkeypatch):
-    monkeypatch.setattr("attentiontuner.tasks._TASKS", {})
+    monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {})
     with pytest.raises(UserError, match=r"run.*'toy-recall'.*import the file that registers it.*or give max_steps="):
         load_policy("run", device="cpu")
     assert load_policy("run", device="cpu", max_steps=5).max_steps == 5
@@ -345,25 +347,36 @@ def test_a_policy_that_was_not_reset_says_so():
 def test_lists_and_whole_numbers_are_observations():
     policy, values = ModelPolicy(toy_model(), 12), np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
     policy.reset(2)
-    expected = policy.logits(values).clone()
+    expected = policy.distribution(values).clone()
     for given in (values.tolist(), values.astype(np.int64), torch.from_numpy(values)):
         policy.reset(2)
-        assert torch.equal(policy.logits(given), expected)
+        assert torch.equal(policy.distribution(given), expected)
     policy.reset(2)
     assert policy.act(values.tolist()).shape == (2,)
+
+
+def blank(spec, rows=1):
+    return spec.decode(np.zeros((rows, spec.nbytes), np.uint8))
+
+
+FITS_NOT = "the observation of row 0 does not fit the policy: "
 
 
 @pytest.mark.parametrize(
     ("spec", "given", "text"),
     [
-        (IMAGE, np.zeros((1, *IMAGE.shape)), "uint8 images, these are float64: .*whole numbers from 0 to 255"),
-        (GRID, np.zeros((1, *GRID.shape), np.float32), "uint8 grids, these are float32: .*whole numbers"),
-        (IMAGE, np.full((1, *IMAGE.shape), 256), "uint8 images, these hold numbers from 256 to 256: .*0 to 255"),
-        (GRID, np.full((1, *GRID.shape), -1), "hold numbers from -1 to -1"),
-        (VECTOR, np.full((1, *VECTOR.shape), np.nan), "row 0 .*not a finite number"),
-        (VECTOR, np.full((1, *VECTOR.shape), 1e300), "row 0 .*not a finite number"),
-        (VECTOR, np.full((1, *VECTOR.shape), "a"), "float32 vectors, these are <U1"),
-        (VECTOR, [[1.0, 2.0], [3.0]], "not an array of numbers"),
+        (IMAGE, np.zeros((1, 84, 84, 3)), FITS_NOT + "float64, not uint8: give .*uint8"),
+        (GRID, np.zeros((1, 7, 7, 3), np.float32), FITS_NOT + "float32, not uint8: give whole numbers"),
+        (IMAGE, np.full((1, 84, 84, 3), 256), FITS_NOT + "the number 256: give whole numbers from 0 to 255"),
+        (GRID, np.full((1, 7, 7, 3), -1), FITS_NOT + "the number -1: give whole numbers from 0 to 255"),
+        (GRID, np.full((1, 7, 7, 3), 11), FITS_NOT + "symbol 11 in channel 0, which has 11 symbols"),
+        (VECTOR, np.full((1, 5), np.nan), FITS_NOT + "a number that is not finite"),
+        (VECTOR, np.full((1, 5), 1e300), FITS_NOT + "a number that is not finite"),
+        (VECTOR, np.full((1, 5), "a"), FITS_NOT + "no array of numbers.*float32 of shape"),
+        (VECTOR, [[1.0, 2.0], [3.0]], FITS_NOT + "no array of numbers, but list"),
+        (PARTS, {"map": np.zeros((1, 3, 3, 2), np.uint8)}, FITS_NOT + "parts map, eye, joints, text are promised"),
+        (PARTS, blank(PARTS) | {"joints": np.full((1, 3), np.inf)}, FITS_NOT + "part 'joints': a number that is not"),
+        (PARTS, np.zeros((1, 5)), FITS_NOT + "parts map, eye, joints, text are promised"),
     ],
 )
 def test_observations_of_another_kind_are_refused(spec, given, text):
@@ -373,24 +386,32 @@ def test_observations_of_another_kind_are_refused(spec, given, text):
         policy.act(given)
     assert "\n" not in str(caught.value)
     for _ in range(4):  # what was refused took no room
-        policy.act(np.zeros((1, *spec.shape), spec.dtype))
+        policy.act(blank(spec))
+
+
+def test_the_row_that_does_not_fit_is_named():
+    policy, given = ModelPolicy(small(GRID), 4), blank(GRID, 3)
+    policy.reset(3)
+    given[1, 2, 3, 2] = 3
+    with pytest.raises(UserError, match="the observation of row 1 does not fit the policy: symbol 3 in channel 2"):
+        policy.act(given)
 
 
 def test_vectors_in_double_precision_are_cast():
-    policy, values = ModelPolicy(small(VECTOR), 4), np.random.default_rng(0).normal(size=(1, *VECTOR.shape))
+    policy, values = ModelPolicy(small(VECTOR), 4), np.random.default_rng(0).normal(size=(1, 5))
     policy.reset(1)
-    expected = policy.logits(values.astype(np.float32)).clone()
+    expected = policy.distribution(values.astype(np.float32)).clone()
     policy.reset(1)
-    assert torch.equal(policy.logits(values), expected)
+    assert torch.equal(policy.distribution(values), expected)
 
 
 def test_during_training_a_task_that_cannot_be_sent_to_workers_is_played_here():
     task = dataclasses.replace(recall_task(), success=lambda reward, terminated, info: reward > 0)
-    model = Transformer(TransformerConfig(task.observation, len(task.actions), d_model=16, layers=1, feedforward=32))
+    model = Transformer(TransformerConfig(task.observation, task.actions, d_model=16, layers=1, feedforward=32))
     assert 0 <= success_during_training(task, 40)(model) <= 1
 
 
 def test_a_policy_made_by_hand_watches_no_other_head_of_a_recall_network():
-    model = build_model(RecallConfig(VECTOR, 2, d_model=16, heads=2))
-    with pytest.raises(UserError, match='watch="2:1": a recall network has one head to watch, write watch="1:1"'):
+    model = RecallConfig(VECTOR, 2, d_model=16, heads=2).build()
+    with pytest.raises(UserError, match='watch="2:1": the heads of this network that can be watched are 1:1'):
         ModelPolicy(model, 5, watch=[Head(1, 0)])

@@ -6,14 +6,12 @@ from multiprocessing import active_children
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 
-from attentiontuner.errors import UserError
-from attentiontuner.evaluation.policy import ModelPolicy
+from attentiontuner.core.errors import UserError
+from attentiontuner.evaluation.players import RandomPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
-from attentiontuner.models import Transformer, TransformerConfig
-from attentiontuner.observations import ObservationSpec
-from tests.evaluation.toys import CuePolicy, HashPolicy, recall_task
+from attentiontuner.spaces import ActionSpec, ObservationSpec
+from tests.evaluation.toys import CuePolicy, HashPolicy, arm_task, recall_task
 
 SEEDS = [2**30 + index for index in range(40)]
 
@@ -79,7 +77,7 @@ def test_results_survive_json():
     ("trouble", "text"),
     [
         ("raise", "the environment raised ZeroDivisionError: the door is a wall"),
-        ("shape", r"observations of shape \(3, 3, 1\)"),
+        ("shape", r"the observation of step 2: uint8 of shape \(3, 3, 1\)"),
         ("endless", "did not end within the 12 steps"),
     ],
 )
@@ -120,7 +118,7 @@ def test_an_action_that_does_not_exist_is_named():
         def act(self, observations):
             return np.full(len(observations), 4)
 
-    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\): the policy chose action 4.*0 to 3"):
+    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\): the policy's act: action 4, but .*only 4"):
         rollout(Wild(), recall_task(), SEEDS, workers=0)
 
 
@@ -144,16 +142,79 @@ class Numbers(gym.ObservationWrapper):
         return np.full(4, np.nan if nan else observation[0, 0, 0], np.float32)
 
 
+class FinitePolicy(CuePolicy):
+    def act(self, observations):
+        assert np.isfinite(observations).all()
+        return super().act(observations[:, :, None, None])
+
+
 def test_a_vector_that_is_not_a_number_is_named_unless_the_episode_is_over():
-    spec = ObservationSpec("vector", (4,))
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig(spec, 4, d_model=16, layers=1, heads=2, feedforward=32))
-    task = dataclasses.replace(recall_task(), observation=spec, wrap=Numbers)
-    alone = rollout(ModelPolicy(model, 12), task, SEEDS, batch=1, workers=0)
-    assert rollout(ModelPolicy(model, 12), task, SEEDS, batch=4, workers=0) == alone
+    task = dataclasses.replace(recall_task(), observation=ObservationSpec("vector", (4,)), wrap=Numbers)
+    assert all(result.success for result in rollout(FinitePolicy(), task, SEEDS, batch=4, workers=0))
     broken = dataclasses.replace(task, wrap=lambda env: Numbers(env, SEEDS[20]))
-    with pytest.raises(UserError, match=rf"^episode 20 \(seed {SEEDS[20]}\): .*step 2 .*not a finite number"):
-        rollout(ModelPolicy(model, 12), broken, SEEDS, batch=4, workers=0)
+    with pytest.raises(UserError, match=rf"^episode 20 \(seed {SEEDS[20]}\): .*step 2: .*not finite"):
+        rollout(FinitePolicy(), broken, SEEDS, batch=4, workers=0)
+
+
+def test_a_symbol_that_does_not_exist_is_named():
+    task = dataclasses.replace(recall_task(), observation=ObservationSpec("grid", (2, 2, 1), (8,)))
+    with pytest.raises(
+        UserError, match=r"^episode \d+ .*the observation of step 4: symbol 8 in channel 0, which has 8"
+    ):
+        rollout(CuePolicy(), task, SEEDS, batch=4, workers=0)
+
+
+class Arm:
+    """Solves `ArmEnv`: from dictionaries to actions of a spec."""
+
+    def __init__(self, actions):
+        self.actions = actions
+
+    def reset(self, n):
+        self.next, self.begins = np.zeros((n, 2), np.float32), np.ones(n, bool)
+
+    def restart(self, rows):
+        self.begins[rows] = True
+
+    def act(self, observations):
+        assert observations["camera"].dtype == np.uint8
+        assert observations["camera"].shape == (len(self.begins), 3, 5, 1)
+        self.next = np.where(self.begins[:, None], observations["joints"], (self.next + 1) % 4)
+        self.begins[:] = False
+        return self.next.astype(self.actions.dtype)
+
+
+ARM_ACTIONS = {"multi-discrete": ActionSpec.multi_discrete([4, 4]), "box": ActionSpec.box([0, 0], [3, 3])}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ARM_ACTIONS)
+def test_dictionaries_come_and_arrays_go(kind, workers):
+    actions = ARM_ACTIONS[kind]
+    results = rollout(Arm(actions), arm_task(actions), SEEDS[:12], batch=5, workers=workers)
+    assert all(result.success for result in results)
+    drawn = rollout(RandomPolicy(1), arm_task(actions), SEEDS[:12], workers=workers)
+    assert not any(result.success for result in drawn)
+    assert len({result.return_ for result in drawn}) > 3
+
+
+@pytest.mark.parametrize(
+    ("actions", "problem"),
+    [
+        (np.full((5, 2), 7), r"action \[7, 7\], but there are only choices 4×4"),
+        (np.zeros((5, 2)), r"action \[0.0, 0.0\]: expected whole numbers from 0"),
+        (np.zeros(5, np.int64), r"actions of shape \(\), not \(2,\)"),
+        (np.zeros((4, 2), np.int64), r"it gave actions of shape \(4, 2\) for 5 rows"),
+    ],
+)
+def test_actions_of_another_kind_are_named(actions, problem):
+    class Wrong(Arm):
+        def act(self, observations):
+            return actions
+
+    spec = ARM_ACTIONS["multi-discrete"]
+    with pytest.raises(UserError, match=rf"^episode 0 \(seed {SEEDS[0]}\): the policy's act: {problem}"):
+        rollout(Wrong(spec), arm_task(spec), SEEDS, batch=5, workers=0)
 
 
 def test_no_seeds_no_results():

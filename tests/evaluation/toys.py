@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from attentiontuner.experts.base import Decision
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.tasks import Task
+from attentiontuner.experts.expert import Decision
+from attentiontuner.spaces import ActionSpec, ObservationSpec, Part
+from attentiontuner.tasks.task import Task
 
 LONGEST = 12
 
@@ -19,6 +19,8 @@ class RecallEnv(gym.Env[np.ndarray, int]):
 
     `trouble` maps a seed to what goes wrong in the second step of its episode.
     """
+
+    takes: tuple[type, ...] = (int,)
 
     def __init__(self, render_mode: str | None = None, trouble: dict[int, str] | None = None) -> None:
         self.trouble = trouble or {}
@@ -37,6 +39,7 @@ class RecallEnv(gym.Env[np.ndarray, int]):
         return np.full((2, 2, 1), shown, np.uint8)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert isinstance(action, self.takes)
         self.step_now += 1
         if self.step_now == 2:
             self._get_into_trouble(self.trouble.get(self.seed_now or 0, ""))
@@ -122,5 +125,46 @@ def recall_task(**settings: Any) -> Task:
     )
 
 
+class ArmEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
+    """Shows where two joints are, 0 … 3, once; the action of step t = 0 … 3 must be t further, modulo 4.
+
+    All actions are looked at in the end: those of earlier steps must not have changed.
+    """
+
+    def __init__(self, kind: str, render_mode: str | None = None) -> None:
+        self.kind = kind
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.joints, self.taken = self.np_random.integers(0, 4, 2), []
+        return self._look(self.joints), {}
+
+    def _look(self, joints: Any) -> dict[str, Any]:
+        return {"camera": np.full((3, 5), len(self.taken), np.uint8), "joints": joints}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        assert action.dtype == (np.float32 if self.kind == "box" else np.int64)
+        self.taken.append(action)
+        ended = len(self.taken) == 4
+        right = ended and np.array_equal(self.taken, (self.joints + np.arange(4)[:, None]) % 4)
+        return self._look([0, 0]), float(action.sum()), ended, False, {"success": right}
+
+
+def arm_task(actions: ActionSpec) -> Task:
+    """Several parts seen, several numbers done."""
+    parts = {"camera": Part("image", (3, 5, 1)), "joints": Part("vector", (2,))}
+    return Task(
+        name="toy-arm",
+        title="Arm",
+        env_id="ToyArm-v0",
+        register=__name__,
+        observation=ObservationSpec(parts=parts),
+        actions=actions,  # type: ignore[arg-type]
+        horizon=4,
+        settings={"kind": actions.kind},
+    )
+
+
 if "ToyRecall-v0" not in gym.registry:
     gym.register("ToyRecall-v0", RecallEnv)
+    gym.register("ToyArm-v0", ArmEnv)

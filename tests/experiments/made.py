@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attentiontuner.experiments.cells import Cell, cell_config, expand
-from attentiontuner.experiments.recipes import RECIPES
-from attentiontuner.experiments.records import Record, encode_map, summarise, write_record
+from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.experiments.planning.cells import Cell, cell_config, expand
+from attentiontuner.experiments.planning.recipes import RECIPES
+from attentiontuner.experiments.records import Record, encode_map, evaluation_part, write_record
 
 
 def usual_rate(cell: Cell) -> float:
@@ -27,6 +28,7 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
     loss = 0.02 + rate * 0 + 1.5 * np.exp(-epochs / speed) + draw.random(cell.epochs) * 0.01
     accuracy = 1 - loss / 3
     solved = [index < round(rate * cell.episodes) for index in range(cell.episodes)]
+    results = [EpisodeResult(index, 2**30 + index, good, float(good), steps) for index, good in enumerate(solved)]
     layers, heads = 4, 4 if "split" in cell.condition else 2
     past = np.tril(np.ones((2 * steps, 2 * steps)))
     maps = {}
@@ -47,7 +49,7 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
             "imitation_loss": [round(float(value), 5) for value in loss],
             "test_accuracy": [round(float(value), 5) for value in accuracy],
         },
-        evaluation=summarise(solved, [float(value) for value in solved], [steps] * cell.episodes, 0, 2**30),
+        evaluation=evaluation_part(results, 0),
         attention={
             "seed": 7,
             "steps": steps,
@@ -55,10 +57,7 @@ def make_record(cell: Cell, rate: float, steps: int = 30) -> Record:
             "expert": encode_map(expert, 80),
             "heads": maps,
         },
-        longer={
-            str(length): summarise(solved, [float(value) for value in solved], [steps] * cell.episodes, 0, 2**30)
-            for length in cell.lengths
-        },
+        longer={str(length): evaluation_part(results, 0) for length in cell.lengths},
     )
 
 

@@ -4,26 +4,26 @@ import json
 
 import pytest
 
-from attentiontuner.errors import UserError
-from attentiontuner.experiments import paper
-from attentiontuner.experiments.cells import Cell, cell_config, expand, make_cell
-from attentiontuner.experiments.recipes import RECIPES, get_recipe
-from attentiontuner.tasks import get_task
-from attentiontuner.training.config import paper_config
+from attentiontuner.core.errors import UserError
+from attentiontuner.experiments.planning import published
+from attentiontuner.experiments.planning.cells import Cell, cell_config, expand, make_cell
+from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
+from attentiontuner.runs.config import paper_config
+from attentiontuner.tasks.task import get_task
 
 
 def test_every_published_number_belongs_to_a_column():
-    for name, table in paper.TABLES.items():
+    for name, table in published.TABLES.items():
         titles = {column.title for column in RECIPES[name].columns}
         assert {(task in RECIPES[name].tasks, column in titles) for task, column in table} == {(True, True)}
 
 
 def test_the_numbers_of_table_1():
-    found = {task: [str(paper.published("table1", task, title)) for title in ("Vanilla", "AttentionTuner")]
-             for task in paper.TASK_ORDER}  # fmt: skip
+    found = {task: [str(published.published("table1", task, title)) for title in ("Vanilla", "AttentionTuner")]
+             for task in published.TASK_ORDER}  # fmt: skip
     assert found["mortar-mayhem"] == ["20.8 ± 42.2", "99.8 ± 0.4"]
     assert found["counting"] == ["6 ± 0.7", "6.5 ± 0.4"]
-    assert paper.published("scaling", "hallway", "Vanilla 4×") is None
+    assert published.published("scaling", "hallway", "Vanilla 4×") is None
 
 
 def test_table1_has_the_seeds_of_appendix_f():
@@ -54,7 +54,7 @@ def test_table1_runs_the_solved_tasks_with_attentiontuner_first():
 def test_paper_scale_is_the_paper_to_the_letter():
     for cell in expand(get_recipe("table1"), seeds=[1]):
         task = get_task(cell.task)
-        assert cell_config(cell) == paper_config(task, cell.method, seed=1)
+        assert cell_config(cell) == paper_config(task, cell.method, seed=1, annotator="expert")
         assert (cell.demos, cell.episodes, dict(cell.settings)) == (task.demonstrations, 1000, {})
 
 
@@ -97,7 +97,7 @@ def test_names_are_unique_and_cells_survive_json():
 
 def test_the_demo_is_of_counting_alone():
     assert {cell.task for cell in expand(get_recipe("table1"), "demo")} == {"counting"}
-    assert {cell.task for cell in expand(get_recipe("table1"), "small")} == set(paper.TASK_ORDER)
+    assert {cell.task for cell in expand(get_recipe("table1"), "small")} == set(published.TASK_ORDER)
 
 
 def test_only_and_seeds():

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from attentiontuner.experiments import ray_executor, records
-from attentiontuner.experiments.reproduce import make_plan, reproduce
+from attentiontuner.experiments import records
+from attentiontuner.experiments.running import ray_executor
+from attentiontuner.experiments.running.reproduce import make_plan, reproduce
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 pytestmark = pytest.mark.timeout(600)

@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attentiontuner.experiments.cells import expand
-from attentiontuner.experiments.recipes import get_recipe
+from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.experiments.planning.cells import expand
+from attentiontuner.experiments.planning.recipes import get_recipe
 from attentiontuner.experiments.records import (
     RecordError,
     compact_curves,
     decode_map,
     encode_map,
+    evaluation_part,
     finished,
     read_record,
     read_records,
@@ -33,6 +35,24 @@ def test_round_trip(tmp_path, cell):
     assert path == tmp_path / "table1-smoke" / "hallway--vanilla--standard--seed1.json"
     assert read_record(path) == record == finished(tmp_path, cell)
     assert record.success == 50.0
+
+
+def test_how_many_ran_side_by_side_is_known_of_newer_records(tmp_path, cell):
+    record = make_record(cell, 0.5)
+    assert "jobs" not in record.to_json()
+    path = write_record(tmp_path, replace(record, jobs=3))
+    assert read_record(path).jobs == 3
+    assert finished(tmp_path, cell) is not None
+
+
+def test_the_evaluation_part_on_disk():
+    results = [EpisodeResult(0, 2**30, True, 0.5, 7), EpisodeResult(1, 2**30 + 1, False, 0.0, 10)]
+    results.append(EpisodeResult(2, 2**30 + 2, True, 1 / 3, 8))
+    assert json.dumps(evaluation_part(results, 0)) == (
+        '{"episodes": 3, "seed": 0, "first_environment_seed": 1073741824, "successes": 2, "success_rate": '
+        '0.6666666666666666, "interval_95": [0.20766, 0.93851], "mean_return": 0.27778, "mean_length": 8.333, '
+        '"success": "101", "lengths": [7, 10, 8]}'
+    )
 
 
 def test_a_long_record_stays_small(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from attentiontuner.cli import main
-from attentiontuner.errors import UserError
-from attentiontuner.experiments.heatmaps import expert_matrices, split_matrices
-from attentiontuner.experiments.paper import TASK_ORDER
-from attentiontuner.experiments.recipes import RECIPES
-from attentiontuner.experiments.report import RESULTS_BEGIN, RESULTS_END, build_report, replace_results
+from attentiontuner.core.errors import UserError
+from attentiontuner.experiments.planning.published import TASK_ORDER
+from attentiontuner.experiments.planning.recipes import RECIPES
+from attentiontuner.experiments.reporting.head_maps import expert_matrices, split_matrices
+from attentiontuner.experiments.reporting.report import RESULTS_BEGIN, RESULTS_END, build_report, replace_results
 from tests.experiments.made import write_all
 
 SMALL_TABLES = ["missing", "scaling", "split"]

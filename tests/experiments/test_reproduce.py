@@ -8,21 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 import torch
 
 from attentiontuner.cli import main
-from attentiontuner.experiments.cells import expand
-from attentiontuner.experiments.datasets import dataset, dataset_path
-from attentiontuner.experiments.jobs import Outcome, kept_run, work_folder
-from attentiontuner.experiments.recipes import RECIPES, get_recipe
+from attentiontuner.experiments.planning.cells import expand
+from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
 from attentiontuner.experiments.records import finished, read_records, record_path, state_of
-from attentiontuner.experiments.report import build_report
-from attentiontuner.experiments.reproduce import Plan
-from attentiontuner.experiments.reproduce import reproduce as run
-from attentiontuner.experiments.runner import limit_threads
+from attentiontuner.experiments.reporting.report import build_report
+from attentiontuner.experiments.running.datasets import dataset, dataset_path
+from attentiontuner.experiments.running.jobs import Outcome, kept_run, work_folder
+from attentiontuner.experiments.running.reproduce import Plan
+from attentiontuner.experiments.running.reproduce import reproduce as run
+from attentiontuner.experiments.running.runner import limit_threads
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -194,24 +195,21 @@ def test_killed_with_everything_it_goes_on(everything, tmp_path):
         assert finished(tmp_path, cell).curves == finished(everything, cell).curves
 
 
-def test_a_dead_process_is_a_failed_cell(tmp_path, monkeypatch):
-    from attentiontuner.experiments import pool
-    from attentiontuner.experiments.jobs import Job
+def test_a_dead_process_is_a_failed_cell(tmp_path):
+    from attentiontuner.experiments.running import pool
+    from attentiontuner.experiments.running.jobs import Job
 
     outcomes: list[Outcome] = []
     cells = expand(get_recipe("table1"), "smoke", only=["hallway"])
     jobs = iter([Job(cell, tmp_path, tmp_path / "data") for cell in cells])
-    real_start = pool.Worker.start
 
-    def start_and_kill_the_first(worker, job):
-        real_start(worker, job)
-        if job.cell == cells[0]:
-            worker.process.kill()
+    def kill_the_first(running):
+        if [job.cell for job in running] == cells[:1]:
+            active_children()[0].kill()
 
-    monkeypatch.setattr(pool.Worker, "start", start_and_kill_the_first)
-    pool.run_jobs(jobs, 1, report=outcomes.append)
+    pool.run_jobs(jobs, 1, report=outcomes.append, watch=kill_the_first)
     assert [(outcome.cell, outcome.state) for outcome in outcomes] == [(cells[0], "failed"), (cells[1], "done")]
-    assert "signal 9" in outcomes[0].message
+    assert outcomes[0].message == "a worker process died (killed by SIGKILL)"
 
 
 def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tmp_path, capsys):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attentiontuner.experiments.cells import all_cells, expand
-from attentiontuner.experiments.recipes import RECIPES
+from attentiontuner.experiments.planning.cells import all_cells, expand
+from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.records import RecordError, finished, read_records, record_path, write_record
 from tests.experiments.made import make_record
 

@@ -4,10 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from attentiontuner.experiments.paper import HumanTime
-from attentiontuner.experiments.recipes import RECIPES
-from attentiontuner.experiments.tables import Entry, make_table, readme_table, result_grid, speed_grid, welch_grid
-from attentiontuner.experiments.value import value_grid, worth_of
+from attentiontuner.experiments.planning.published import HumanTime
+from attentiontuner.experiments.planning.recipes import RECIPES
+from attentiontuner.experiments.reporting.tables import (
+    Entry,
+    make_table,
+    readme_table,
+    result_grid,
+    speed_grid,
+    welch_grid,
+)
+from attentiontuner.experiments.reporting.value import value_grid, worth_of
 from tests.experiments.made import write_all
 
 
@@ -75,7 +82,7 @@ def test_speed_is_the_median_epoch_at_which_the_test_actions_are_right(tmp_path)
 
 
 def test_html_is_escaped():
-    from attentiontuner.experiments.tables import Grid
+    from attentiontuner.experiments.reporting.tables import Grid
 
     assert "&lt;b&gt;" in Grid(["<b>"], [["1"]]).to_html()
 

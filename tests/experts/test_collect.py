@@ -11,11 +11,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from attentiontuner.collecting.collection import collect
+from attentiontuner.collecting.episode import record_episode
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import demonstration_seed
 from attentiontuner.demos import DemoStore
-from attentiontuner.errors import UserError
 from attentiontuner.experts import Decision
-from attentiontuner.experts.collect import collect, record_episode
-from attentiontuner.seeds import demonstration_seed
+from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.tasks.task import Task
+from attentiontuner.viz.pictures import save_episode_picture
 from tests.cli.command import ROOT, STOPPED, TOY, command, wait_until_workers_import, workers_of
 from tests.toy_task import TOY as TASK
 from tests.toy_task import ToyEnv, ToyExpert
@@ -32,7 +36,7 @@ def test_an_episode_says_what_was_recalled():
     assert episode.demonstration.success
     assert episode.demonstration.terminated
     assert episode.demonstration.rewards.tolist() == [0, 0, 0, 0, 1]
-    assert {name: pairs.tolist() for name, pairs in episode.pairs.items()} == {
+    assert {name: np.asarray(pairs).tolist() for name, pairs in episode.pairs.items()} == {
         "expert": [[0, 4, 1]],
         "second": [[0, 4, 2]],
     }
@@ -112,6 +116,8 @@ class Broken(ToyEnv):
         self.own_seeds = itertools.chain([1, 1], itertools.count(2))  # few first observations: the second is the first
         if mistake == "actions":
             self.action_space = gym.spaces.Discrete(4)
+        if mistake == "text actions":
+            self.action_space = gym.spaces.Text(4)
 
     def reset(self, *, seed=None, options=None):
         if self.mistake == "unseeded":
@@ -129,6 +135,8 @@ class Broken(ToyEnv):
         observation, *rest = super().step(action)
         if self.mistake == "shape":
             observation = observation[:1]
+        if self.mistake == "symbols":
+            observation = observation + np.uint8(9)
         return (observation, *rest[:-1], {}) if self.mistake == "silent" else (observation, *rest)
 
 
@@ -153,18 +161,20 @@ class Strange(ToyExpert):
 @pytest.mark.parametrize(
     ("mistake", "line"),
     [
-        ("actions", r"task 'toy' names 3 actions, its environment has Discrete\(4\): it must be Discrete\(3\)"),
+        ("actions", r"task 'toy' promises 3 actions, its environment has Discrete\(4\)"),
+        ("text actions", r"task 'toy', seed 1000000: actions of Text.* cannot be learned"),
         ("unseeded", r"reset\(seed=1000000\) gives another observation each time"),
         (
             "floats",
-            r"the environment gives .* float64, task 'toy' promises \(2, 2, 1\) and uint8",
+            r"observations that task 'toy' does not promise: float64, not uint8: give whole numbers from 0 to 255",
         ),
-        ("dict", r"the environment gives observations of shape \(\) and type object, task 'toy' promises"),
-        ("reset", r"the environment gives observations of shape \(2, 1\)"),
-        ("shape", r"seed 1000000, step 1: the environment gives observations of shape \(1, 2, 1\)"),
+        ("dict", r"observations that task 'toy' does not promise: no array of numbers"),
+        ("reset", r"observations that task 'toy' does not promise: uint8 of shape \(2, 1\), not uint8 of"),
+        ("shape", r"seed 1000000, step 1: the environment gives .* uint8 of shape \(1, 2, 1\), not uint8 of shape"),
+        ("symbols", r"seed 1000000, step 1: .* symbol 9 in channel 0, which has 5 symbols"),
         ("raises", r"seed 1000000, step 2: .*test_collect.py, line \d+: KeyError: 'door'"),
         ("number", r"step 0: the expert decides with a int, not with a Decision"),
-        ("range", r"step 0: the expert chose action 7; the actions are 0 to 2"),
+        ("range", r"step 0: the expert chose action 7, but there are only 3 actions, counted from 0"),
         ("one step", r"step 0: the expert recalls 0: give a list of steps, such as \[0\]"),
         ("silent", r"the expert failed \(it ended after 5 steps with reward 0, and info says nothing of 'success'\)"),
     ],
@@ -177,6 +187,79 @@ def test_a_mistake_in_a_task_of_ones_own_is_one_line(tmp_path, mistake, line):
             collect(task, 4, 1, tmp_path / "d", workers=1)
     finally:
         gym.registry.pop("Broken-v0")
+
+
+class Crane(gym.Env):
+    """Shows a picture and a number; at the last step the crane must go where the first number said, to 0.01."""
+
+    observation_space = gym.spaces.Dict(
+        {"camera": gym.spaces.Box(0, 255, (4, 4), np.uint8), "load": gym.spaces.Box(-1, 1, (1,), np.float32)}
+    )
+
+    def __init__(self, continuous):
+        low_high = {"low": np.array([-1, 0]), "high": np.array([1, 9])}
+        self.action_space = gym.spaces.Box(**low_high, dtype=np.float32) if continuous else Turned
+        self.continuous = continuous
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal, self.steps = self.np_random.uniform(-1, 1), 0
+        self.seen = {"camera": np.zeros((4, 4), np.uint8), "load": np.array([self.goal], np.float32)}
+        return self.seen, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.steps += 1
+        self.seen["camera"] += 1  # the environment's own array, given out again and again
+        self.seen["load"][:] = 0
+        near = abs(action[0] - self.goal) < 0.01 if self.continuous else action[0] == int(self.goal > 0)
+        return self.seen, 0.0, self.steps == 3, False, {"success": bool(self.steps == 3 and near)}
+
+
+Turned = gym.spaces.MultiDiscrete([2, 3])
+
+
+class CraneExpert:
+    def __init__(self, env):
+        self.continuous, self.step = env.unwrapped.continuous, 0
+
+    def decide(self, observation):
+        if self.step == 0:
+            self.goal = float(observation["load"][0])
+        self.step += 1
+        first = self.goal if self.continuous else int(self.goal > 0)
+        return Decision([first, 2], recalled=[0] if self.step == 3 else [])
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_a_task_of_parts_and_other_actions_is_collected(tmp_path, continuous):
+    gym.register("Crane-v0", entry_point=Crane)
+    try:
+        env = Crane(continuous)
+        task = Task(
+            name="crane",
+            title="Crane",
+            env_id="Crane-v0",
+            settings={"continuous": continuous},
+            observation=ObservationSpec.from_space(env.observation_space),
+            actions=ActionSpec.from_space(env.action_space),
+            horizon=3,
+            expert=CraneExpert,
+        )
+        store = collect(task, 5, 1, tmp_path / "d", workers=1, shard_episodes=3)
+    finally:
+        gym.registry.pop("Crane-v0")
+    store.verify()
+    assert (store.observation, store.actions) == (task.observation, task.actions)
+    assert [list(one.pairs) for one in store] == [[(0, 2, 1)]] * 5
+    for one in store:
+        assert one.observations["camera"][:, 0, 0, 0].tolist() == [0, 1, 2]
+        assert one.observations["load"][1:].tolist() == [[0], [0]]
+        goal = one.observations["load"][0, 0]
+        assert one.actions.shape == (3, 2)
+        assert one.actions[2, 0] == (goal if continuous else goal > 0)
+    save_episode_picture(store.observation, store[0], tmp_path / "e.png")
+    assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_expert_that_may_fail_keeps_only_successes(tmp_path):
@@ -219,7 +302,7 @@ def test_what_cannot_be_collected(tmp_path, change, arguments, message):
 
 
 def test_one_collection_at_a_time(tmp_path):
-    from attentiontuner.files import locked
+    from attentiontuner.core.files import locked
 
     collect(TASK, 4, 1, tmp_path / "d", workers=1, shard_episodes=4)
     with locked(tmp_path / "d" / ".collect.lock"), pytest.raises(UserError, match="written by another process"):

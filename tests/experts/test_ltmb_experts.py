@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from attentiontuner.tasks import get_task
+from attentiontuner.tasks.task import get_task
 
 SETTINGS = [("hallway", {}), ("ordering", {}), ("counting", {}), ("counting", {"modulus": 3})]
 LENGTHS = {"hallway": (64, 73, 126), "ordering": (68, 68, 68), "counting": (96, 98, 137)}

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from attentiontuner.tasks import get_task
+from attentiontuner.tasks.task import get_task
 
 pytest.importorskip("memory_gym")
 
@@ -198,7 +198,7 @@ def test_searing_spotlights_plays_under_other_settings(settings):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_collecting_is_the_same_with_any_number_of_workers(name, tmp_path):
-    from attentiontuner.experts.collect import collect
+    from attentiontuner.collecting.collection import collect
 
     stores = [
         collect(get_task(name), 6, seed=1, out=tmp_path / str(workers), workers=workers, shard_episodes=3)

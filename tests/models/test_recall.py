@@ -1,17 +1,17 @@
 """Recall heads: the amount is a count, the past is a past, and streaming equals the full pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from attentiontuner.data.batches import DemoData
-from attentiontuner.errors import UserError
-from attentiontuner.losses import loss_terms, recall_loss
-from attentiontuner.models import RecallConfig, RecallTransformer, cells, model_config_from_json
-from attentiontuner.models.cells import DenseCells
-from attentiontuner.models.recall import MOST, NEVER, RECALL_HEAD, settle
-from attentiontuner.models.transformer import Recalled
-from tests.models.test_transformer import GRID, IMAGE, VECTOR, packed_demos
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.models.network import Output
+from attentiontuner.models.recall import MOST, NEVER, RECALL_HEAD, RecallConfig, Recalled, RecallTransformer, settle
+from tests.methods.configs import loss_of
+from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, VECTOR, packed_demos
 
 LENGTHS = [4, 6, 3]
 
@@ -27,6 +27,18 @@ def small(observation, **options):
     seen = np.bincount(packed.frame_index, minlength=len(packed.frames))
     model.fit([(packed.frames, seen)], len(packed.frames))
     return model, packed
+
+
+def scores_of(model, batch):
+    return model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].scores
+
+
+def memory_of(recalled, batch, loss):
+    """The memory loss of what a recall head did, by its kind."""
+    model = RecallConfig(GRID, 4, loss=loss)
+    head = model.build().action_head
+    output = Output(head, torch.zeros(len(batch.slot), 4), {RECALL_HEAD: recalled})
+    return loss_of(output, batch, model, "recall").terms["memory"]
 
 
 OPTIONS = [
@@ -46,33 +58,32 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=["grid", "image", "vector"])
+@pytest.mark.parametrize("observation", EVERY_KIND.values(), ids=EVERY_KIND)
 def test_streaming_equals_the_full_pass(observation, options):
     model, packed = small(observation, **options)
-    full = model(DemoData(packed, attend_self=False).batch(np.arange(3)), (RECALL_HEAD,))
+    full = model(DemoData(packed).batch(np.arange(3)), (RECALL_HEAD,))
+    recalled = full.watched[RECALL_HEAD]
     cache = model.start(rows=3, max_steps=6)
     for t in range(6):
         steps = [packed.starts[e] + min(t, LENGTHS[e] - 1) for e in range(3)]
         seen = torch.from_numpy(packed.frames[packed.frame_index[steps]])
-        last = torch.tensor(
-            [-1 if t == 0 else packed.actions[packed.starts[e] + min(t, LENGTHS[e]) - 1] for e in range(3)]
-        )
+        last = torch.tensor([packed.actions[packed.starts[e] + min(t, LENGTHS[e]) - 1] for e in range(3)])
         with torch.no_grad():
-            logits, weights = model.step(cache, seen, last, (RECALL_HEAD,))
+            logits, weights = model.step(cache, seen, last, torch.tensor([t == 0] * 3), (RECALL_HEAD,))
         for e in range(3):
             if t < LENGTHS[e]:
-                torch.testing.assert_close(logits[e], full.logits[packed.starts[e] + t], atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(logits[e], full.distribution[packed.starts[e] + t], atol=1e-4, rtol=1e-4)
                 counts = weights[RECALL_HEAD][e]
-                torch.testing.assert_close(counts[:6], full.recalled.scores[e, t].exp(), atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(counts[:6], recalled.scores[e, t].exp(), atol=1e-5, rtol=1e-4)
                 assert counts[t:].sum() == 0  # the present and the future are not recalled
-                assert counts.sum().item() == pytest.approx(full.recalled.mass[e, t].item(), rel=1e-4, abs=1e-6)
+                assert counts.sum().item() == pytest.approx(recalled.mass[e, t].item(), rel=1e-4, abs=1e-6)
 
 
 def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
     model, packed = small(GRID)
     embedding = model.observation_embedding
     frame = torch.from_numpy(packed.frames[:1])
-    moved = frame.flip(1)
+    moved = frame.view(1, *GRID.parts[0][1].shape).flip(1).flatten(1)
     query = torch.randn(1, 8, generator=torch.Generator().manual_seed(1))
     (_, one, _), (_, other, _) = embedding(frame), embedding(moved)
     torch.testing.assert_close(embedding.match(query, one), embedding.match(query, other))
@@ -97,13 +108,13 @@ def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say()
 @pytest.mark.parametrize("options", [{}, {"keys": "observation"}, {"gates": "full"}], ids=str)
 def test_taking_a_part_away_leaves_the_others(options):
     model, packed = small(GRID, **options)
-    recall, batch = model.layers[0].recall, DemoData(packed, attend_self=False).batch(np.arange(3))
+    recall, batch = model.layers[0].recall, DemoData(packed).batch(np.arange(3))
 
     def changed_by(gate):
         with torch.no_grad():
-            before = model(batch, (RECALL_HEAD,)).recalled.scores
+            before = scores_of(model, batch)
             gate.weight.mul_(1.5)
-            return not torch.allclose(model(batch, (RECALL_HEAD,)).recalled.scores, before)
+            return not torch.allclose(scores_of(model, batch), before)
 
     assert changed_by(recall.when)
     assert changed_by(recall.asks) == changed_by(recall.offers) == (recall.config.gates == "scalar")
@@ -113,13 +124,13 @@ def test_taking_a_part_away_leaves_the_others(options):
 def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
     model, packed = small(GRID, bias=-30.0)  # far below the largest score
     recall = model.layers[0].recall
-    batch = DemoData(packed, attend_self=False).batch(np.arange(3))
+    batch = DemoData(packed).batch(np.arange(3))
     with torch.no_grad():
         for gate in (recall.asks, recall.offers, recall.when):
             gate.weight.zero_()
-        before = model(batch, (RECALL_HEAD,)).recalled.scores
+        before = scores_of(model, batch)
         recall.when.bias.copy_(model.positional_encoding(torch.tensor([1]))[0])
-        asked = model(batch, (RECALL_HEAD,)).recalled.scores - before
+        asked = scores_of(model, batch) - before
     assert (asked[1, 3:, :3].argmax(-1) == 1).all()
     torch.testing.assert_close(asked[0, 3, :3], asked[1, 3, :3], atol=1e-4, rtol=0)  # other episodes, other sights
 
@@ -130,39 +141,38 @@ def test_without_positions_what_is_recalled_does_not_depend_on_when_it_was(posit
 
     def last_step(frames, actions):
         cache = model.start(rows=1, max_steps=6)
-        for frame, action in zip(frames, actions, strict=True):
+        for step, (frame, action) in enumerate(zip(frames, actions, strict=True)):
+            seen, begins = torch.from_numpy(packed.frames[[frame]]), torch.tensor([step == 0])
             with torch.no_grad():
-                _, weights = model.step(
-                    cache, torch.from_numpy(packed.frames[[frame]]), torch.tensor([action]), (RECALL_HEAD,)
-                )
+                _, weights = model.step(cache, seen, torch.tensor([action]), begins, (RECALL_HEAD,))
         return weights[RECALL_HEAD][0]
 
-    early = last_step([0, 1, 2, 3], [-1, 0, 1, 2])[1:3]
-    late = last_step([4, 5, 0, 1, 2, 3], [-1, 3, 3, 0, 1, 2])[3:5]
+    early = last_step([0, 1, 2, 3], [0, 0, 1, 2])[1:3]
+    late = last_step([4, 5, 0, 1, 2, 3], [0, 3, 3, 0, 1, 2])[3:5]
     assert torch.allclose(early, late, rtol=1e-3) == (not positions)
 
 
 def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     packed = packed_demos(GRID, LENGTHS, 4)
-    packed.pairs[:, 3] = np.arange(len(packed.pairs)) % 3 + 1
-    batch = DemoData(packed, attend_self=False).batch(np.arange(3))
+    multiplicity = np.arange(len(packed.pairs)) % 3 + 1
+    packed = replace(packed, pairs=replace(packed.pairs, multiplicity=multiplicity))
+    batch = DemoData(packed).batch(np.arange(3))
     wanted = batch.recalled()
-    for row, p, q, multiplicity in packed.pairs:
-        assert wanted[row, q, p] == multiplicity
-    assert wanted.sum() == packed.pairs[:, 3].sum()
+    for row, p, q, times in packed.pairs.rows():
+        assert wanted[row, q, p] == times
+    assert wanted.sum() == multiplicity.sum()
     raw = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), requires_grad=True)
     past = torch.ones(6, 6, dtype=torch.bool).tril(-1)
     scores, _, mass, cut = settle(raw, past)
-    loss = recall_loss(Recalled(scores, mass, cut, "count"), batch)
-    loss.backward()
+    memory_of(Recalled(scores, mass, cut), batch, "count").backward()
     inside = torch.arange(6) < batch.lengths[:, None]
-    expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / packed.pairs[:, 3].sum()
+    expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / multiplicity.sum()
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["count", "rows", "binary"])
 def test_a_score_that_is_cut_off_is_led_back_by_the_loss_alone(loss):
-    batch = DemoData(packed_demos(GRID, LENGTHS, 4), attend_self=False).batch(np.arange(3))
+    batch = DemoData(packed_demos(GRID, LENGTHS, 4)).batch(np.arange(3))
     raw = torch.zeros(3, 6, 6)
     raw[1, 5, 2] = 9.0
     raw.requires_grad_()
@@ -171,7 +181,7 @@ def test_a_score_that_is_cut_off_is_led_back_by_the_loss_alone(loss):
     (weights.sum() + mass.sum()).backward(retain_graph=True)
     assert raw.grad[1, 5, 2].item() == 0
     raw.grad.zero_()
-    recall_loss(Recalled(scores, mass, cut, loss), batch).backward()
+    memory_of(Recalled(scores, mass, cut), batch, loss).backward()
     assert raw.grad[1, 5, 2].item() > 0
 
 
@@ -206,20 +216,21 @@ def test_the_amount_read_is_whole_and_many_small_errors_do_not_add_up():
 @pytest.mark.parametrize("loss", ["count", "rows", "binary"])
 def test_training_on_pairs_makes_the_mass_a_count(loss):
     model, packed = small(GRID, loss=loss)
-    data = DemoData(packed, attend_self=False)
+    data = DemoData(packed)
     batch = data.batch(np.arange(3))
     model.train()
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
-    before = loss_terms(model(batch, (RECALL_HEAD,)), batch, 1.0).memory.item()
+    config = model.config
+    before = loss_of(model(batch, (RECALL_HEAD,)), batch, config, "recall").terms["memory"].item()
     for _ in range(150):
         optimiser.zero_grad()
-        terms = loss_terms(model(batch, (RECALL_HEAD,)), batch, 1.0)
-        terms.total.backward()
+        found = loss_of(model(batch, (RECALL_HEAD,)), batch, config, "recall")
+        found.total.backward()
         optimiser.step()
-    assert terms.memory.item() < before - 0.3
+    assert found.terms["memory"].item() < before - 0.3
     if loss == "count":
         inside = torch.arange(6) < batch.lengths[:, None]
-        mass = model.eval()(batch, (RECALL_HEAD,)).recalled.mass * inside
+        mass = model.eval()(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].mass * inside
         torch.testing.assert_close(mass, batch.recalled().sum(-1), atol=0.35, rtol=0)
 
 
@@ -238,45 +249,15 @@ def test_input_is_standardised_with_the_training_set():
     assert set(model.state_dict()) >= {"observation_embedding.mean", "observation_embedding.scale"}
 
 
-def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out():
-    vectors = DenseCells(VECTOR, 16, 8)
-    size = VECTOR.shape[0]
-    frames = np.stack([np.full(size, value, np.float32) for value in (1, 3)])
-    frames[:, 0] = 5
-    vectors.fit([(frames, np.array([1, 3]))], 2)
-    torch.testing.assert_close(vectors.mean, torch.tensor([5.0, *[2.5] * (size - 1)]))
-    torch.testing.assert_close(vectors.scale, torch.tensor([0.0, *[1 / 0.75**0.5] * (size - 1)]))
-    images = DenseCells(IMAGE, 16, 8)
-    width, height, channels = IMAGE.shape
-    black, white = (np.full((1, *IMAGE.shape), value, np.uint8) for value in (0, 255))
-    images.fit([(black, np.array([5])), (white, np.array([5]))], 2)
-    torch.testing.assert_close(images.mean, torch.full((channels, width, height), 0.5))
-    torch.testing.assert_close(images.scale, torch.full((channels,), 2.0))
-
-
-def test_means_are_taken_over_every_so_many_observations_wherever_blocks_end(monkeypatch):
-    monkeypatch.setattr(cells, "FITTED", 3)
-    frames, seen = np.random.default_rng(0).normal(size=(10, VECTOR.shape[0])).astype(np.float32), np.arange(1, 11)
-    fitted = []
-    for ends in ([10], [3, 4, 10], [1, 6, 10]):
-        fitted.append(DenseCells(VECTOR, 16, 8))
-        parts = zip([0, *ends], ends, strict=False)
-        fitted[-1].fit([(frames[start:end], seen[start:end]) for start, end in parts], 10)
-        torch.testing.assert_close(fitted[-1].mean, fitted[0].mean)
-    expected = np.average(frames[[0, 4, 8]], axis=0, weights=seen[[0, 4, 8]])
-    torch.testing.assert_close(fitted[0].mean, torch.from_numpy(expected).float())
-
-
 def test_an_episode_that_began_later_than_the_one_beside_it_is_played_as_if_alone():
     model, packed = small(GRID)
     frames = torch.from_numpy(packed.frames)
     alone, together = model.start(1, 8), model.start(2, 8)
     with torch.no_grad():
         for step in range(5):
-            last = -1 if step == 0 else 1
-            other = -1 if step in (0, 3) else 2
-            mine, _ = model.step(alone, frames[[step]], torch.tensor([last]))
-            both, _ = model.step(together, frames[[step, 5 - step]], torch.tensor([last, other]))
+            begins = torch.tensor([step == 0, step in (0, 3)])
+            mine, _ = model.step(alone, frames[[step]], torch.tensor([1]), begins[:1])
+            both, _ = model.step(together, frames[[step, 5 - step]], torch.tensor([1, 2]), begins)
             torch.testing.assert_close(both[:1], mine, atol=1e-5, rtol=1e-4)
 
 
@@ -287,7 +268,7 @@ def test_images_have_four_layers_where_nothing_is_said_and_the_others_two():
 
 def test_config_survives_json_and_refuses_nonsense():
     config = RecallConfig(GRID, 7, periods=(2, 5), keys="observation")
-    assert model_config_from_json(config.to_json()) == config
+    assert RecallConfig.from_json(config.to_json()) == config
     for wrong in ({"keys": "tiles"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}, {"marks": -1}):
         with pytest.raises(UserError, match="model"):
             RecallConfig(GRID, 7, **wrong)

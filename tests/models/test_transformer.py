@@ -5,45 +5,57 @@ import pytest
 import torch
 from torch import nn
 
-from attentiontuner.data.batches import DemoData
-from attentiontuner.demos.packed import PackedDemos
-from attentiontuner.errors import UserError
-from attentiontuner.models import (
-    Head,
-    Transformer,
-    TransformerConfig,
-    build_model,
-    model_config_from_json,
-    parse_heads,
-)
-from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.packed import PackedDemos
+from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec, Part
 
 GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
 IMAGE = ObservationSpec("image", (84, 84, 3))
 VECTOR = ObservationSpec("vector", (5,))
+MANY_SYMBOLS = ObservationSpec("grid", (5, 4, 3), (256, 256, 256))
+PARTS = ObservationSpec(
+    parts={
+        "map": Part("grid", (3, 3, 2), (4, 6)),
+        "eye": Part("image", (36, 41, 1)),
+        "joints": Part("vector", (3,)),
+        "text": Part("grid", (2, 1, 1), (9,)),
+    }
+)
+EVERY_KIND = {"grid": GRID, "image": IMAGE, "vector": VECTOR, "many symbols": MANY_SYMBOLS, "parts": PARTS}
+
+
+def random_frames(observation: ObservationSpec, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Bytes `[count, nbytes]` of any observations there may be."""
+
+    def values(part):
+        if part.kind == "grid":
+            return np.stack([generator.integers(0, n, (count, *part.shape[:2])) for n in part.symbols], -1)
+        if part.kind == "image":
+            return generator.integers(0, 256, (count, *part.shape))
+        return generator.normal(size=(count, *part.shape))
+
+    arrays = {name: values(part) for name, part in observation.parts}
+    return observation.encode(arrays[""] if observation.plain else arrays)
 
 
 def packed_demos(observation: ObservationSpec, lengths: list[int], actions: int, seed: int = 0) -> PackedDemos:
     """Random demonstrations with a few pairs each; frames repeat."""
     generator = np.random.default_rng(seed)
     steps = sum(lengths)
-    if observation.kind == "grid":
-        frames = np.stack([generator.integers(0, n, (9, 7, 7)) for n in observation.symbols], -1).astype(np.uint8)
-    elif observation.kind == "image":
-        frames = generator.integers(0, 256, (9, *observation.shape)).astype(np.uint8)
-    else:
-        frames = generator.normal(size=(9, *observation.shape)).astype(np.float32)
-    pairs = [(row, 0, q, 1) for row, length in enumerate(lengths) for q in range(1, length, 2)]
+    pairs = [PairTable.of([(0, q) for q in range(1, length, 2)], length) for length in lengths]
     starts = np.cumsum(lengths) - lengths
     return PackedDemos(
         observation=observation,
-        frames=frames,
+        frames=random_frames(observation, 9, generator),
         frame_index=generator.integers(0, 9, steps),
         actions=generator.integers(0, actions, steps),
         lengths=np.array(lengths),
         starts=starts,
-        pairs=np.array(pairs, np.int64).reshape(-1, 4),
-        annotated=np.ones(len(lengths), bool),
+        pairs=PairTable.join(pairs),
         success=np.ones(len(lengths), bool),
         seeds=np.arange(len(lengths)),
         episodes=np.arange(len(lengths)),
@@ -128,9 +140,9 @@ def test_packed_forward_equals_the_appendix_network(heads):
     done = 0
     for place, row in enumerate(rows):
         steps = slice(packed.starts[row], packed.starts[row] + packed.lengths[row])
-        frames = torch.from_numpy(packed.frames[packed.frame_index[steps]])
+        frames = torch.from_numpy(GRID.decode(packed.frames[packed.frame_index[steps]]))
         logits, weights = theirs(frames, torch.from_numpy(packed.actions[steps]))
-        torch.testing.assert_close(output.logits[done : done + len(logits)], logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(output.distribution[done : done + len(logits)], logits, atol=1e-5, rtol=1e-5)
         for head in supervised:
             n = 2 * int(packed.lengths[row])
             attention = output.watched[head].log_attention()[place, :n, :n].exp()
@@ -138,7 +150,7 @@ def test_packed_forward_equals_the_appendix_network(heads):
         done += len(logits)
 
 
-@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=["grid", "image", "vector"])
+@pytest.mark.parametrize("observation", EVERY_KIND.values(), ids=EVERY_KIND)
 def test_streaming_equals_the_full_pass_also_when_rows_restart(observation):
     model = small(observation)
     packed = packed_demos(observation, [4, 6, 3], 4)
@@ -150,11 +162,11 @@ def test_streaming_equals_the_full_pass_also_when_rows_restart(observation):
     for _ in range(6):
         step = [packed.starts[episode] + t for episode, t in zip(playing, at, strict=True)]
         observations = torch.from_numpy(packed.frames[packed.frame_index[step]])
-        last = torch.tensor([-1 if t == 0 else packed.actions[s - 1] for s, t in zip(step, at, strict=True)])
+        last, begins = torch.from_numpy(packed.actions[np.array(step) - 1]), torch.tensor(at) == 0
         with torch.no_grad():
-            logits, weights = model.step(cache, observations, last, supervised)
+            logits, weights = model.step(cache, observations, last, begins, supervised)
         for row in range(2):
-            torch.testing.assert_close(logits[row], full.logits[step[row]], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(logits[row], full.distribution[step[row]], atol=1e-4, rtol=1e-4)
             for head in supervised:
                 expected = full.watched[head].log_attention()[playing[row], 2 * at[row]].exp()[0 : 2 * at[row] + 1 : 2]
                 torch.testing.assert_close(weights[head][row, : at[row] + 1], expected, atol=1e-5, rtol=1e-4)
@@ -186,14 +198,14 @@ def test_heads_are_read_as_people_write_them():
 
 def test_config_survives_json():
     config = TransformerConfig(GRID, 7, d_model=64, embedder="lookup")
-    assert model_config_from_json(config.to_json()) == config
+    assert TransformerConfig.from_json(config.to_json()) == config
     with pytest.raises(UserError, match="d_model"):
         TransformerConfig(GRID, 7, d_model=33)
     with pytest.raises(UserError, match="architecture"):
-        model_config_from_json({"architecture": "oracle"})
+        TransformerConfig.from_json({"architecture": "oracle"})
 
 
 def test_images_that_the_convolutions_cannot_read_are_refused():
-    build_model(TransformerConfig(ObservationSpec("image", (36, 40, 3)), 4))
+    TransformerConfig(ObservationSpec("image", (36, 40, 3)), 4).build()
     with pytest.raises(UserError, match="images of 35 × 64 pixels are too small for the network"):
-        build_model(TransformerConfig(ObservationSpec("image", (35, 64, 3)), 4))
+        TransformerConfig(ObservationSpec("image", (35, 64, 3)), 4).build()

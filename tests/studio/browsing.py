@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -104,7 +105,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 def saved(root: Path, annotator: str, episode: int) -> list[list[int]] | None:
     found = read_annotation(root, annotator, episode)
-    return None if found is None else found.pairs.tolist()
+    return None if found is None else np.asarray(found.pairs).tolist()
 
 
 def experts(root: Path, episode: int) -> list[list[int]]:

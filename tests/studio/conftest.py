@@ -9,13 +9,14 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
 
-from attentiontuner.demos import Demonstration, as_pairs
-from attentiontuner.demos.writer import DemoWriter
-from attentiontuner.experts.collect import record_episode
-from attentiontuner.seeds import demonstration_seed
+from attentiontuner.collecting.episode import record_episode
+from attentiontuner.core.seeds import demonstration_seed
+from attentiontuner.demos import Demonstration, PairTable
+from attentiontuner.demos.store.writer import DemoWriter
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.server import create_app, guarded
-from attentiontuner.tasks import MINIGRID_ACTIONS, MINIGRID_VIEW, get_task
+from attentiontuner.tasks.paper import MINIGRID_ACTIONS, MINIGRID_VIEW
+from attentiontuner.tasks.task import get_task
 from tests.studio.browsing import SMALL, Studio, chromium, name_of, on_episode, open_page, studio
 
 TOKEN, PORT = "secret-of-this-launch", 8765
@@ -35,7 +36,7 @@ def toy_demonstrations(lengths: tuple[int, ...]) -> list[Demonstration]:
             truncated=False,
             seed=number,
             success=True,
-            pairs=as_pairs([(0, length - 1)], length),
+            pairs=PairTable.of([(0, length - 1)], length),
         )
         for number, length in enumerate(lengths)
     ]
@@ -43,7 +44,7 @@ def toy_demonstrations(lengths: tuple[int, ...]) -> list[Demonstration]:
 
 def write_toy(root: Path, lengths: tuple[int, ...] = (12, 20, 5)) -> Path:
     writer = DemoWriter(
-        root, task="hallway", settings={}, observation=MINIGRID_VIEW, action_names=MINIGRID_ACTIONS, seed=None
+        root, task="hallway", settings={}, observation=MINIGRID_VIEW, actions=MINIGRID_ACTIONS, seed=None
     )
     writer.append(toy_demonstrations(lengths), annotator="expert")
     return root
@@ -58,7 +59,7 @@ def write_hallway(root: Path, episodes: int) -> Path:
         task=task.name,
         settings=dict(task.settings),
         observation=task.observation,
-        action_names=task.actions,
+        actions=task.actions,
         seed=None,
     )
     recorded = [record_episode(task, env, demonstration_seed(0, index)) for index in range(episodes)]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from attentiontuner.cli import main
-from attentiontuner.demos.writer import DemoWriter
-from attentiontuner.tasks import MINIGRID_ACTIONS, MINIGRID_VIEW
+from attentiontuner.demos.store.writer import DemoWriter
+from attentiontuner.tasks.paper import MINIGRID_ACTIONS, MINIGRID_VIEW
 
 
 def refusal(words: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
@@ -19,11 +19,11 @@ def refusal(words: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_annotate_refuses_what_it_cannot_serve(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty"
-    DemoWriter(empty, task="hallway", settings={}, observation=MINIGRID_VIEW, action_names=MINIGRID_ACTIONS, seed=None)
+    DemoWriter(empty, task="hallway", settings={}, observation=MINIGRID_VIEW, actions=MINIGRID_ACTIONS, seed=None)
     assert "nowhere" in refusal(["annotate", tmp_path / "nowhere"], capsys)
     assert "no demonstrations yet" in refusal(["annotate", empty], capsys)
     assert "annotator" in refusal(["annotate", toy, "--annotator", "../me"], capsys)
-    assert "no such run" in refusal(["annotate", toy, "--suggest", tmp_path / "run"], capsys)
+    assert "run does not exist" in refusal(["annotate", toy, "--suggest", tmp_path / "run"], capsys)
     assert "one address" in refusal(["annotate", toy, "--host", "0.0.0.0"], capsys)
     assert "--port" in refusal(["annotate", toy, "--port", "99999"], capsys)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -5,14 +5,16 @@ import threading
 from pathlib import Path
 from subprocess import run
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from attentiontuner.demos.annotations import read_annotation, read_annotations, write_annotation
-from attentiontuner.demos.manifest import LOCK
-from attentiontuner.errors import UserError
-from attentiontuner.files import locked
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked
+from attentiontuner.demos.annotations import Annotation, read_annotation, read_annotations, write_annotation
+from attentiontuner.demos.pair_text import format_pairs, parse_pairs
+from attentiontuner.demos.store.manifest import LOCK
 from attentiontuner.studio import session as edits
 from attentiontuner.studio.desk import Desk, Outdated
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
@@ -28,7 +30,7 @@ def change(desk: Desk, episode: int, edit: Edit, seen: str | None = None, second
 
 def saved_pairs(root: Path, episode: int) -> list[list[int]] | None:
     annotation = read_annotation(root, "ada", episode)
-    return None if annotation is None else annotation.pairs.tolist()
+    return None if annotation is None else np.asarray(annotation.pairs).tolist()
 
 
 def test_a_change_is_on_the_disk_at_once_and_undo_too(toy: Path) -> None:
@@ -39,6 +41,25 @@ def test_a_change_is_on_the_disk_at_once_and_undo_too(toy: Path) -> None:
     assert saved_pairs(toy, 1) is None
     desk.change("ada", 1, desk.open("ada", 1)[1], Session.redo)
     assert saved_pairs(toy, 1) == [[2, 9, 1]]
+
+
+def test_intervals_and_weights_outlive_edits_of_other_pairs(toy: Path) -> None:
+    """The page shows such pairs at the middle of their intervals; it must not make them certain."""
+    text = {"9": "2~5x2", "10~14": "1@0.5"}
+    write_annotation(toy, "ada", 1, Annotation(parse_pairs(text, 20)))
+    desk = Desk(toy)
+    assert desk.open("ada", 1)[0].state.rows() == [(3, 9, 2), (1, 12, 1)]
+    change(desk, 1, edits.add([(0, 19)]))
+    kept = {**text, "19": "0"}
+    assert format_pairs(read_annotation(toy, "ada", 1).pairs) == kept
+    change(desk, 1, edits.remove([(3, 9)]))
+    change(desk, 1, edits.add([(3, 9)]))
+    assert format_pairs(read_annotation(toy, "ada", 1).pairs) == {"9": "3", "10~14": "1@0.5", "19": "0"}
+    for _ in range(2):
+        assert desk.change("ada", 1, desk.open("ada", 1)[1], Session.undo)
+    assert format_pairs(read_annotation(toy, "ada", 1).pairs) == kept
+    change(desk, 1, edits.count((3, 9), 1))
+    assert format_pairs(read_annotation(toy, "ada", 1).pairs) == {**kept, "9": "2~5"}
 
 
 def test_nothing_to_remember_is_an_annotation(toy: Path) -> None:

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.errors import UserError
-from attentiontuner.experts.collect import record_episode
-from attentiontuner.seeds import EVALUATION_START
+from attentiontuner.collecting.episode import record_episode
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import EVALUATION_START
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.play import OutOfStep, Player
 from attentiontuner.studio.server import create_app
 from attentiontuner.studio.times import read_playing
-from attentiontuner.tasks import get_task
+from attentiontuner.tasks.task import get_task
 
 TASK = get_task("hallway", {"length": 3})
 
@@ -89,7 +90,7 @@ def test_a_step_the_page_did_not_see_is_refused(player: Player) -> None:
     player.step(0, 0)
     with pytest.raises(OutOfStep, match="1 step made so far, not 0"):
         player.step(0, 0)
-    with pytest.raises(UserError, match="action 9 does not exist"):
+    with pytest.raises(UserError, match="action 9, but there are only 7 actions"):
         player.step(9, 1)
     assert player.state()["step"] == 1
 
@@ -117,12 +118,12 @@ def test_every_task_can_be_played_with_its_keys(tmp_path: Path, name: str) -> No
     if task.needs is not None:
         pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
     player = Player(tmp_path / "played", task, "ada")
-    assert set(task.keys.values()) <= set(range(len(task.actions)))
+    assert set(task.keys.values()) <= set(range(task.actions.count))
     for action in sorted(set(task.keys.values())):
         state = player.state()
         if state["ended"]:
             state = player.discard()
-        assert player.step(action, state["step"])["lastAction"] == task.actions[action]
+        assert player.step(action, state["step"])["lastAction"] == task.actions.names[action]
     player.close()
 
 
@@ -165,3 +166,9 @@ def test_an_episode_ends_at_the_tasks_horizon(tmp_path: Path) -> None:
     person.save(1.0)
     person.close()
     assert DemoStore.open(tmp_path / "played")[0].truncated
+
+
+def test_only_single_actions_have_keys(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="task 'hallway' takes choices 2×3: only single actions can be played"):
+        Player(tmp_path / "played", replace(TASK, actions=ActionSpec.multi_discrete((2, 3))), "ada")
+    assert not (tmp_path / "played").exists()

@@ -3,17 +3,18 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from attentiontuner.cli import main
+from attentiontuner.collecting.episode import record_episode
 from attentiontuner.demos.annotations import read_annotation
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.experts.collect import record_episode
+from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.studio.times import read_playing
-from attentiontuner.tasks import Task, get_task
+from attentiontuner.tasks.task import Task, get_task
 from tests.studio.browsing import CHROMIUM, SMALL, open_page, step, studio, summary
 
 pytestmark = [
@@ -83,7 +84,7 @@ def test_play_annotate_and_train(
     assert timed == [(episode, "ada") for episode in range(episodes)]
     annotation = read_annotation(data, "ada", 0)
     assert annotation is not None
-    assert annotation.pairs.tolist() == [[1, 4, 1], [1, 5, 1]]
+    assert np.asarray(annotation.pairs).tolist() == [[1, 4, 1], [1, 5, 1]]
     train_on(name, data, tmp_path / "run")
     if episodes > 1:
         suggest_from(tmp_path / "run", data)

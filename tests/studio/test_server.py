@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from starlette.testclient import TestClient
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import read_annotation
-from attentiontuner.errors import UserError
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.guard import MAX_BODY
 from attentiontuner.studio.server import STATIC, create_app, guarded
+from tests.demos.examples import KINDS_OF_ACTIONS, make_writer, parts_demonstrations
 from tests.studio.conftest import PORT, TOKEN
 
 
@@ -51,7 +52,7 @@ def test_a_change_is_saved_and_answered_with_the_new_state(client: TestClient, t
     assert answer.json()["canUndo"]
     saved = read_annotation(toy, "ada", 0)
     assert saved is not None
-    assert saved.pairs.tolist() == [[1, 4, 1], [1, 6, 1]]
+    assert np.asarray(saved.pairs).tolist() == [[1, 4, 1], [1, 6, 1]]
     assert saved.seconds == 0.5
 
 
@@ -362,3 +363,18 @@ def test_no_body_makes_the_server_fail(client: TestClient, body: Any) -> None:
         "/api/episodes/0/change", content=json.dumps(body), headers={"content-type": "application/json"}
     )
     assert answer.status_code == 200 or 400 <= answer.status_code < 500
+
+
+@pytest.mark.parametrize("actions", KINDS_OF_ACTIONS, ids=lambda actions: actions.kind)
+def test_parts_and_every_kind_of_action_are_shown(tmp_path, actions):
+    spec, made = parts_demonstrations(actions)
+    make_writer(tmp_path / "d", observation=spec, actions=actions).append(made, annotator="expert")
+    app = create_app(Desk(tmp_path / "d"), annotator="ada")
+    with TestClient(app) as client:
+        data = client.get("/api/dataset").json()
+        assert (data["kind"], data["actions"]) == ("grid", list(actions.names))
+        shown = client.get("/api/episodes/1?annotator=ada").json()
+        first = int(made[1].actions[0]) if actions.kind == "discrete" else actions.name(made[1].actions[0])
+        assert (shown["length"], shown["steps"][0]) == (len(made[1]), first)
+        for address in ("sprites.png", "frames/0.png"):
+            assert client.get(f"/api/episodes/1/{address}").content.startswith(b"\x89PNG")

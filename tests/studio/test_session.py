@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attentiontuner.demos import as_pairs
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos import PairTable
 from attentiontuner.studio import session as edits
 from attentiontuner.studio.desk import annotation_of, state_of, version
 from attentiontuner.studio.remarks import Remark
@@ -145,7 +145,7 @@ any_edit = st.one_of(
 def assert_savable(session: Session) -> None:
     """The state is valid, and comes back as it was after being saved."""
     state = session.state
-    as_pairs(state.rows(), session.length)
+    PairTable.of(state.rows(), session.length)
     assert set(state.origins) <= set(state.pairs or {})
     remark = Remark(state.note, state.flagged)
     saved = annotation_of(state, session.length, 1.0) if state.annotated else None

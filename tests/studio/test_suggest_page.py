@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -27,7 +28,7 @@ def test_good_suggestions_take_three_interactions(page: Page, hallway: Path, req
     labels = read_annotations(hallway, name_of(request))
     assert sorted(labels) == [0, 1, 2]
     for episode, annotation in labels.items():
-        assert annotation.pairs.tolist() == experts(hallway, episode)
+        assert np.asarray(annotation.pairs).tolist() == experts(hallway, episode)
         assert annotation.origins == {"labels:expert": {(p, q) for p, q, _ in experts(hallway, episode)}}
         assert annotation.seconds > 0
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from attentiontuner.cli import main
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import Annotation, write_annotation
-from attentiontuner.demos.pairs import as_pairs
-from attentiontuner.errors import UserError
+from attentiontuner.demos.pairs import PairTable
 from attentiontuner.studio.times import TimeRow, for_ten, playing_file, read_playing, record_playing, times
 
 
 def test_rows_are_people_with_a_running_clock(toy: Path) -> None:
-    write_annotation(toy, "ada", 0, Annotation(as_pairs([], 12), seconds=30.0))
-    write_annotation(toy, "ada", 1, Annotation(as_pairs([], 20), seconds=42.0))
+    write_annotation(toy, "ada", 0, Annotation(PairTable.of([], 12), seconds=30.0))
+    write_annotation(toy, "ada", 1, Annotation(PairTable.of([], 20), seconds=42.0))
     record_playing(toy, 0, "ada", 10.0)
     record_playing(toy, 1, "bob", 16.0)
     assert times(toy) == ("hallway", [TimeRow("ada", 1, 10.0, 2, 72.0), TimeRow("bob", 1, 16.0, 0, 0.0)])

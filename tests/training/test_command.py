@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from attentiontuner import tasks
 from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
-from attentiontuner.errors import UserError
-from attentiontuner.tasks import get_task, register_task
+from attentiontuner.core.errors import UserError
+from attentiontuner.tasks import task as tasks
+from attentiontuner.tasks.task import get_task, register_task
 from tests.training.toys import toy_store, toy_task
 
 OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --embedder lookup --device cpu"
@@ -57,7 +57,9 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     assert "leave out --memory-weight" in refused(
         capsys, "toy-grid", *given, "--method", "vanilla", "--memory-weight", "10"
     )
-    assert "--no-positions is for recall networks" in refused(capsys, "toy-grid", *given, "--no-positions")
+    assert "network of method 'attentiontuner' has no positions" in refused(
+        capsys, "toy-grid", *given, "--no-positions"
+    )
     assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *given, "--precision", "bfloat16")
     assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "eve")
     assert "--memory-limit 'much'" in refused(capsys, "toy-grid", *given, "--memory-limit", "much")
@@ -73,7 +75,7 @@ def test_data_that_does_not_fit_the_task_is_refused(
     given = ["toy-grid", "--data", data, "--out", tmp_path / "run", *SMALL]
     task = get_task("toy-grid")
     try:
-        register_task(replace(task, actions=tuple(reversed(task.actions))))
+        register_task(replace(task, actions=task.actions.names[::-1]))
         assert "task 'toy-grid' others" in refused(capsys, *given)
         register_task(replace(task, horizon=3))
         assert "task 'toy-grid' a horizon of 3: raise the task's horizon" in refused(capsys, *given)

@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attentiontuner.errors import UserError
-from attentiontuner.models import Head, RecallConfig
-from attentiontuner.tasks import get_task
-from attentiontuner.training.config import TrainConfig, first_difference, paper_config
+from attentiontuner.core.errors import UserError
+from attentiontuner.models.heads import Head
+from attentiontuner.models.recall import RecallConfig
+from attentiontuner.runs.config import TrainConfig, first_difference, paper_config
+from attentiontuner.tasks.task import get_task
 from tests.training.toys import toy_config
 
 
 def test_the_papers_recipe() -> None:
     config = paper_config(get_task("hallway"))
-    assert (config.epochs, config.batch_size, config.learning_rate, config.memory_weight) == (300, 64, 1e-4, 10.0)
+    assert (config.epochs, config.batch_size, config.learning_rate, config.weight) == (300, 64, 1e-4, 10.0)
     assert config.supervised() == (Head(0, 0),)
     assert (config.model.d_model, config.model.layers, config.model.heads, config.model.feedforward) == (
         512,
@@ -25,7 +26,7 @@ def test_the_papers_recipe() -> None:
     )
     assert config.attend_self
     vanilla = paper_config(get_task("hallway"), "vanilla")
-    assert (vanilla.epochs, vanilla.memory_weight, vanilla.supervised()) == (600, 0.0, ())
+    assert (vanilla.epochs, vanilla.weight, vanilla.supervised()) == (600, 0.0, ())
     assert paper_config(get_task("hallway", {"length": 5})).settings == {"length": 5}
 
 
@@ -41,7 +42,7 @@ def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_th
         ("recall", {"memory_weight": 0}, False),
         ("recall", {"annotated_fraction": 0}, False),
     ):
-        model = paper_config(get_task("counting"), method, **changes).model
+        model = paper_config(get_task("counting"), method, **changes).network
         assert isinstance(model, RecallConfig)
         assert model.reads_whole is whole
 
@@ -49,7 +50,8 @@ def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_th
 def test_json_there_and_back() -> None:
     config = toy_config(heads="1:all,2:1", heatmap_epochs=(2, 0, 2), demos=7, noise_p=2.5, pairs="shuffled")
     again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
-    assert again == config
+    decided = {"memory_weight": 10.0, "eval_episodes": 0}  # what was left open is decided in the file
+    assert again == replace(config, **decided)
     assert first_difference(config.to_json(), json.loads(json.dumps(again.to_json()))) is None
     assert config.heatmap_epochs == (0, 2)
 
@@ -72,7 +74,11 @@ def test_the_first_difference_is_named_and_bookkeeping_is_none() -> None:
         ({"test_fraction": 1.0}, "--test-fraction"),
         ({"demos": 0}, "--demos"),
         ({"heatmap_epochs": (1, 3)}, r"--heatmap-epochs is \(1, 3\): give epochs from 0 to 2"),
-        ({"eval_every": 5}, "--eval-episodes is 0: give at least 1"),
+        ({"eval_every": 5, "eval_episodes": 0}, "--eval-episodes is 0: give at least 1"),
+        ({"learning_rate": float("inf")}, "--learning-rate is inf: give above 0"),
+        ({"memory_weight": float("inf")}, "--memory-weight is inf: give 0 or more"),
+        ({"noise_p": float("nan")}, "--noise-p is nan"),
+        ({"method": "vanilla", "memory_weight": 1.0}, "--method vanilla has no memory loss: leave out --memory-weight"),
         ({"pairs": "odd"}, "--pairs 'odd' is not one of given, random, shuffled"),
         ({"precision": "half"}, "--precision 'half'"),
         ({"heads": "3:1"}, "no head 3:1"),
@@ -94,7 +100,7 @@ def test_bad_choices_are_one_clear_line(choice: dict[str, object], message: str)
     ],
 )
 def test_the_recall_head_is_one_and_counts_in_float32(choice: dict[str, object], message: str) -> None:
-    assert paper_config(get_task("counting"), "recall", precision="auto").precision == "float32"
+    paper_config(get_task("counting"), "recall", precision="float32")
     with pytest.raises(UserError, match=message):
         paper_config(get_task("counting"), "recall", **choice)  # type: ignore[arg-type]
 
@@ -109,3 +115,24 @@ def test_unknown_method_and_unknown_settings_are_refused() -> None:
 def test_settings_are_kept_as_a_data_set_keeps_them() -> None:
     task = replace(get_task("hallway"), settings={"size": (5, np.int64(5))})
     assert paper_config(task, "vanilla").settings == {"size": [5, 5]}
+
+
+def test_replacing_a_field_changes_that_field_alone() -> None:
+    """What depends on several fields is decided when it is needed, so that no replacement undoes another."""
+    hallway, counting = get_task("hallway"), get_task("counting")
+    tuned = paper_config(hallway, "attentiontuner")
+    again = replace(replace(tuned, method="vanilla"), method="attentiontuner")
+    assert (again, again.weight, again.needs_pairs) == (tuned, 10.0, True)
+    recalled = paper_config(counting, "recall")
+    without = replace(recalled, annotated_fraction=0.0)
+    for config, whole in ((recalled, True), (without, False), (replace(without, annotated_fraction=1.0), True)):
+        assert isinstance(config.network, RecallConfig)
+        assert config.network.reads_whole is whole
+    loaded = TrainConfig.from_json(json.loads(json.dumps(paper_config(hallway, "vanilla").to_json())))
+    assert replace(loaded, method="attentiontuner").weight == 10.0
+
+
+def test_a_run_from_before_there_was_a_choice_learned_from_failures_too() -> None:
+    old = {name: value for name, value in toy_config().to_json().items() if name != "include_failed"}
+    assert TrainConfig.from_json(old).include_failed
+    assert not toy_config().include_failed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attentiontuner.training.trainer import train
+from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store
 
 pytestmark = pytest.mark.gpu

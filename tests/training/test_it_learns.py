@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from attentiontuner.collecting.collection import collect
+from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.demos import DemoStore
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import rollout
-from attentiontuner.experts.collect import collect
-from attentiontuner.seeds import evaluation_seed
-from attentiontuner.tasks import get_task
-from attentiontuner.training.checkpoint import load_model
-from attentiontuner.training.config import paper_config
-from attentiontuner.training.trainer import train
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import get_task
+from attentiontuner.training.train import train
 
 SETTINGS = {"length": 6}
 DEMONSTRATIONS = 6000
@@ -35,7 +35,7 @@ def success(folder: Path, method: str, seed: int) -> float:
     config = paper_config(task, method, seed=seed)
     run = train(config, DemoStore.open(folder / "data"), folder / f"{method}-{seed}", device="cpu").run
     seeds = [evaluation_seed(0, index) for index in range(EPISODES)]
-    results = rollout(ModelPolicy(load_model(run)[0], task.max_steps), task, seeds, workers=0)
+    results = rollout(ModelPolicy(Run(run).load_model().model, task.max_steps), task, seeds, workers=0)
     return sum(result.success for result in results) / EPISODES
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attentiontuner.training.checkpoint import load_state
-from attentiontuner.training.log import read_metrics
-from attentiontuner.wording import counted
+from attentiontuner.core.wording import counted
+from attentiontuner.runs.run import Run
 from tests.training.toys import toy_store, without_times
 
 TOY_TASK = """
@@ -91,13 +90,13 @@ def test_killed_at_random_moments_it_ends_bit_identical(place: Path, undisturbed
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        state = load_state(place / "killed")
+        state = Run(place / "killed").load_state()
         assert state is not None
         positions.append((state.epoch, state.batch))
     assert positions == sorted(set(positions)), "every session got further than the one before"
     assert any(batch for _, batch in positions), "no kill was inside an epoch"
     finish(words)
-    assert without_times(read_metrics(place / "killed")) == without_times(read_metrics(undisturbed))
+    assert without_times(Run(place / "killed").metrics()) == without_times(Run(undisturbed).metrics())
     assert (place / "killed" / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
 
 
@@ -109,7 +108,7 @@ def test_a_signal_saves_and_says_how_to_go_on(place: Path, number: signal.Signal
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    state = load_state(out)
+    state = Run(out).load_state()
     assert state is not None
     where = f"{state.epoch} of 6 epochs and {counted(state.batch, 'batch', 'batches')}"
     assert f"{number.name}: saved after {where} in {out}; the same command goes on from there" in errors
@@ -122,11 +121,11 @@ def test_two_processes_stopped_and_gone_on_compute_what_one_does(place: Path) ->
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*torchrun, *command(place, "two", *choices)]
     assert "the budget ended" in finish([*words, "--budget", "0s"])
-    state = load_state(place / "two")
+    state = Run(place / "two").load_state()
     assert state is not None
     assert (state.epoch, state.batch) == (0, 1)
     finish(words)
-    for alone, together in zip(read_metrics(place / "one"), read_metrics(place / "two"), strict=True):
+    for alone, together in zip(Run(place / "one").metrics(), Run(place / "two").metrics(), strict=True):
         assert set(alone) == set(together)
         for name in ("imitation_loss", "memory_loss", "train_accuracy", "gradient_norm", "test_imitation_loss"):
             assert together[name] == pytest.approx(alone[name], rel=2e-4), name

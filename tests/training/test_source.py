@@ -1,5 +1,6 @@
 """Where batches come from: the split, the labels, and streaming that leaves nothing out."""
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -7,65 +8,112 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes, training_labels
+from attentiontuner.data.source import Source, frame_bytes
+from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
-from attentiontuner.errors import UserError
-from attentiontuner.models import build_model
-from attentiontuner.training.source import Source, frame_bytes, split_episodes, training_labels
-from attentiontuner.training.trainer import train
+from attentiontuner.runs.config import TrainConfig
+from attentiontuner.runs.run import Run
+from attentiontuner.training.train import _labels, train
 from tests.training.toys import toy_config, toy_store
 
 CPU = torch.device("cpu")
 
 
+def source_of(store: DemoStore, episodes: np.ndarray, config: TrainConfig) -> Source:
+    labels = _labels(replace(config, annotator="expert"), store, episodes)
+    return Source(store, episodes, labels, config.batch_size, config.seed, CPU, config.memory_limit)
+
+
+def labelling(**choices: object) -> TrainConfig:
+    return toy_config(annotator="expert", **choices)
+
+
 def test_the_last_episodes_are_the_test_set(tmp_path: Path) -> None:
     store = toy_store(tmp_path / "data", episodes=40)
-    train, (where, test) = split_episodes(store, None, toy_config(test_fraction=0.1))
+    train, (where, test) = split_episodes(store, None, 0.1, include_failed=False)
     assert train.tolist() == list(range(36))
     assert where is store
     assert test.tolist() == [36, 37, 38, 39]
     other = toy_store(tmp_path / "other", episodes=5, seed=3)
-    train, (where, test) = split_episodes(store, other, toy_config())
+    train, (where, test) = split_episodes(store, other, 0.05, include_failed=False)
     assert len(train) == 40
     assert where is other
     assert test.tolist() == list(range(5))
-    train, _ = split_episodes(store, None, toy_config(test_fraction=0.1, demos=10))
-    assert len(train) == 10
-    assert train.max() < 36
+    assert len(choose_demonstrations(train, 10, label_generator(1, "demos"))) == 10
+
+
+def test_failed_demonstrations_are_left_out_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = store_with_failures(tmp_path / "data")
+    train_on, (_, test) = split_episodes(store, None, 0.25, include_failed=False)
+    assert [*train_on, *test] == [episode for episode in range(12) if episode % 3]
+    train_on, (_, test) = split_episodes(store, None, 0.25, include_failed=True)
+    assert [*train_on, *test] == list(range(12))
+    train(toy_config(epochs=1), store, tmp_path / "run", device="cpu")
+    assert "4 of 12 failed and are left out (--include-failed learns from them too)" in capsys.readouterr().err
+    train(toy_config(epochs=1, include_failed=True), store, tmp_path / "all", device="cpu")
+    assert "4 of 12 failed and are learned from too" in capsys.readouterr().err
+    assert [Run(tmp_path / name).metrics()[0]["epoch"] for name in ("run", "all")] == [1, 1]
+
+
+def store_with_failures(folder: Path) -> DemoStore:
+    """Every third demonstration failed."""
+    whole = toy_store(folder.with_name("whole"), episodes=12, shard_episodes=4)
+    demonstrations = [replace(demo, success=bool(demo.episode % 3), episode=None) for demo in whole]
+    writer = DemoWriter(
+        folder, task=whole.task, settings=whole.settings, observation=whole.observation, actions=whole.actions
+    )
+    writer.append(demonstrations[:4], "expert")
+    writer.append(demonstrations[4:], "expert")
+    return DemoStore.open(folder)
 
 
 def test_labels_are_those_of_the_store_after_what_is_asked(tmp_path: Path) -> None:
     store = toy_store(tmp_path, episodes=20, annotate="odd")
     episodes = np.arange(3, 19)
-    labels = training_labels(store, episodes, toy_config())
+    labels = training_labels(store, episodes, labelling())
     assert labels.annotated.tolist() == [episode % 2 == 1 for episode in episodes]
     packed = store.read_packed(episodes)
-    assert np.array_equal(labels.pairs, packed.pairs)
+    assert labels == packed.pairs
     assert np.array_equal(labels.lengths, packed.lengths)
-    assert training_labels(store, episodes, toy_config(annotated_fraction=0.25)).annotated.sum() == 4
+    assert training_labels(store, episodes, labelling(annotated_fraction=0.25)).annotated.sum() == 4
     for choice in ({"pairs": "random"}, {"pairs": "shuffled"}, {"noise_p": 2.0}, {"noise_q": 2.0}):
-        changed = training_labels(store, episodes, toy_config(**choice))
-        assert not np.array_equal(changed.pairs, labels.pairs)
-        assert np.array_equal(changed.pairs, training_labels(store, episodes, toy_config(**choice)).pairs)
-        assert not np.array_equal(changed.pairs, training_labels(store, episodes, toy_config(seed=2, **choice)).pairs)
-    nothing = training_labels(store, episodes, toy_config(method="vanilla"))
+        changed = training_labels(store, episodes, labelling(**choice))
+        assert changed != labels
+        assert changed == training_labels(store, episodes, labelling(**choice))
+        assert changed != training_labels(store, episodes, labelling(seed=2, **choice))
+    nothing = _labels(labelling(method="vanilla"), store, episodes)
     assert not nothing.annotated.any()
 
 
 def test_a_memory_loss_needs_annotations(tmp_path: Path) -> None:
     store = toy_store(tmp_path, annotate="none")
     with pytest.raises(UserError, match="no annotator 'expert'.*--method vanilla"):
-        training_labels(store, np.arange(4), toy_config())
+        _labels(labelling(), store, np.arange(4))
     with pytest.raises(UserError, match="--method recall-vanilla"):
-        training_labels(store, np.arange(4), toy_config(method="recall"))
+        _labels(labelling(method="recall"), store, np.arange(4))
     half = toy_store(tmp_path / "half", annotate="odd")
     with pytest.raises(UserError, match="annotated none of the 2"):
-        training_labels(half, np.array([0, 2]), toy_config())
+        _labels(labelling(), half, np.array([0, 2]))
+
+
+def test_a_store_opened_for_somebody_trains_on_their_pairs(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    for episode in range(len(store)):
+        write_annotation(store.path, "alice", episode, Annotation([(0, 1)]))
+    theirs = train(toy_config(epochs=1), DemoStore.open(store.path, "alice"), tmp_path / "alice", device="cpu")
+    named = train(toy_config(epochs=1, annotator="alice"), store, tmp_path / "named", device="cpu")
+    usual = train(toy_config(epochs=1), store, tmp_path / "expert", device="cpu")
+    assert [Run(result.run).config().annotator for result in (theirs, named, usual)] == ["alice", "alice", "expert"]
+    losses = [result.metrics[0]["memory_loss"] for result in (theirs, named, usual)]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def whole_and_streamed(tmp_path: Path, limit: int) -> tuple[Source, Source]:
     store = toy_store(tmp_path, episodes=40, shard_episodes=5)
     episodes = np.arange(2, 39)
-    return tuple(Source(store, episodes, toy_config(memory_limit=room), CPU) for room in (None, limit))  # type: ignore
+    return tuple(source_of(store, episodes, toy_config(memory_limit=room)) for room in (None, limit))  # type: ignore
 
 
 def epoch_of(source: Source, epoch: int, first: int = 0) -> list[list[int]]:
@@ -93,8 +141,10 @@ def test_a_streamed_batch_is_the_batch_of_those_episodes(tmp_path: Path) -> None
             mine = chunk.data.batch(rows)
             same = everything.batch(chunk.episodes[rows] - 2)
             assert torch.equal(mine.observations[mine.frame], same.observations[same.frame])
-            for name in ("actions", "time", "slot", "lengths", "annotated", "ones", "totals"):
+            for name in ("actions", "time", "slot", "lengths", "annotated"):
                 assert torch.equal(getattr(mine, name), getattr(same, name)), name
+            for one, other in zip((*mine.pairs, *mine.totals), (*same.pairs, *same.totals), strict=True):
+                assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("kind", ["grid", "image", "vector"])
@@ -103,9 +153,9 @@ def test_a_streamed_run_standardises_with_all_pools(tmp_path: Path, kind: str) -
     fitted = []
     for limit in (None, 1):
         config = toy_config(kind, "recall", memory_limit=limit)
-        source = Source(store, np.arange(20), config, CPU)
+        source = source_of(store, np.arange(20), config)
         torch.manual_seed(0)
-        fitted.append(build_model(config.model))
+        fitted.append(config.network.build())
         fitted[-1].fit(source.observed(), source.frames())
     whole, streamed = (model.state_dict() for model in fitted)
     for name, value in whole.items():
@@ -116,17 +166,17 @@ def test_a_streamed_run_standardises_with_all_pools(tmp_path: Path, kind: str) -
 def test_a_step_cannot_recall_more_of_another_than_a_recall_head_counts(tmp_path: Path) -> None:
     store = toy_store(tmp_path)
     write_annotation(store.path, "expert", 3, Annotation([(0, 2, 54)]))
-    training_labels(store, np.arange(6), toy_config(method="recall"))
+    _labels(labelling(method="recall"), store, np.arange(6))
     write_annotation(store.path, "expert", 3, Annotation([(0, 2, 55)]))
-    training_labels(store, np.arange(6), toy_config())
+    _labels(labelling(), store, np.arange(6))
     with pytest.raises(UserError, match=r"episode 3, annotator 'expert': pair \(0, 2\) counts 55 times.*up to 54"):
-        training_labels(store, np.arange(6), toy_config(method="recall"))
+        _labels(labelling(method="recall"), store, np.arange(6))
 
 
 def test_pools_mix_shards_and_stay_within_the_limit(tmp_path: Path) -> None:
     store = toy_store(tmp_path, episodes=40, shard_episodes=5)
     one = frame_bytes(store, np.arange(5))
-    source = Source(store, np.arange(40), toy_config(memory_limit=6 * one + 6), CPU)
+    source = source_of(store, np.arange(40), toy_config(memory_limit=6 * one + 6))
     pools = list(source.chunks(0))
     assert len(pools) >= 3
     for pool in pools:
@@ -138,13 +188,13 @@ def test_pools_mix_shards_and_stay_within_the_limit(tmp_path: Path) -> None:
 def test_the_fingerprint_sees_frames_labels_and_choices(tmp_path: Path) -> None:
     store = toy_store(tmp_path / "a")
     prints = [
-        Source(store, np.arange(9), toy_config(), CPU).fingerprint(),
-        Source(store, np.arange(8), toy_config(), CPU).fingerprint(),
-        Source(store, np.arange(9), toy_config(noise_p=3.0), CPU).fingerprint(),
-        Source(toy_store(tmp_path / "b", seed=1), np.arange(9), toy_config(), CPU).fingerprint(),
+        source_of(store, np.arange(9), toy_config()).fingerprint(),
+        source_of(store, np.arange(8), toy_config()).fingerprint(),
+        source_of(store, np.arange(9), toy_config(noise_p=3.0)).fingerprint(),
+        source_of(toy_store(tmp_path / "b", seed=1), np.arange(9), toy_config()).fingerprint(),
     ]
     assert len({str(value) for value in prints}) == 4
-    assert prints[0] == Source(store, np.arange(9), toy_config(), CPU).fingerprint()
+    assert prints[0] == source_of(store, np.arange(9), toy_config()).fingerprint()
 
 
 def test_few_demonstrations_of_many_that_saw_the_same_still_count_as_something_seen(tmp_path: Path) -> None:

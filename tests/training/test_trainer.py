@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.signals import Interrupted
 from attentiontuner.demos.annotations import Annotation, write_annotation
-from attentiontuner.errors import UserError
-from attentiontuner.training.checkpoint import load_model, load_state, read_config
-from attentiontuner.training.devices import choose_device
-from attentiontuner.training.log import read_metrics
-from attentiontuner.training.stopping import Interrupted
-from attentiontuner.training.trainer import _test_data, train
+from attentiontuner.runs.devices import choose_device
+from attentiontuner.runs.run import Run
+from attentiontuner.training.train import _test_data, train
 from tests.training.toys import toy_config, toy_store, without_times
 
 
@@ -60,7 +59,7 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     result = train(config, toy_store(tmp_path / "data"), str(tmp_path / "run"), device="cpu")
     assert result.finished
     assert not result.already_finished
-    assert read_metrics(result.run) == result.metrics
+    assert Run(result.run).metrics() == result.metrics
     assert set(result.metrics[0]) == {
         "epoch", "imitation_loss", "memory_loss", "train_accuracy", "test_accuracy", "test_imitation_loss",
         "gradient_norm", "demonstrations_per_second", "seconds",
@@ -69,8 +68,8 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     assert saved["train"]["precision"] == "float32"
     assert saved["data"]["demonstrations"] == 19
     assert "torch" in saved["versions"]
-    model, _ = load_model(result.run)
-    state = load_state(result.run)
+    model = Run(result.run).load_model().model
+    state = Run(result.run).load_state()
     assert state is not None
     assert all(torch.equal(tensor, state.model[name]) for name, tensor in model.state_dict().items())
     assert sorted(path.name for path in (tmp_path / "run" / "heatmaps").iterdir()) == [
@@ -110,7 +109,7 @@ def test_a_finished_run_is_made_longer(tmp_path: Path) -> None:
     grown = train(toy_config(epochs=4), store, tmp_path / "grown", device="cpu")
     assert without_times(grown.metrics) == without_times(whole.metrics)
     assert _weights(tmp_path / "grown") == _weights(tmp_path / "whole")
-    assert read_config(tmp_path / "grown") == read_config(tmp_path / "whole")
+    assert Run(tmp_path / "grown").config() == Run(tmp_path / "whole").config()
     with pytest.raises(UserError, match="was made with epochs = 4, now it is 3"):
         train(toy_config(epochs=3), store, tmp_path / "grown", device="cpu")
     planned = {"schedule": "cosine"}
@@ -152,7 +151,7 @@ def test_evaluation_is_logged_and_the_best_model_kept(tmp_path: Path) -> None:
     choices = {"epochs": 6, "eval_every": 2, "eval_episodes": 4}
     result = train(toy_config(**choices), store, tmp_path / "run", evaluate=evaluate, device="cpu")
     assert [epoch.get("success_rate") for epoch in result.metrics] == [None, 0.25, None, 0.75, None, 0.5]
-    best, _ = load_model(tmp_path / "run", best=True)
+    best = Run(tmp_path / "run").load_model(best=True).model
     assert all(torch.equal(tensor, seen[1][name]) for name, tensor in best.state_dict().items())
     plain = train(toy_config(**choices), store, tmp_path / "plain", device="cpu")
     assert _weights(tmp_path / "plain") == _weights(tmp_path / "run")
@@ -181,7 +180,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_episodes_and_state(tmp_path: 
         UserError, match=r"not finite at epoch \d+, batch \d+; .*--learning-rate; the batch's episodes: \d"
     ):
         train(config, store, tmp_path / "run", device="cpu")
-    state = load_state(tmp_path / "run")
+    state = Run(tmp_path / "run").load_state()
     if state is not None:
         assert all(torch.isfinite(tensor).all() for tensor in state.model.values())
 
@@ -216,7 +215,7 @@ def test_where_the_test_demonstrations_lack_the_annotator_nobody_elses_pairs_are
     assert len(drawn.packed.pairs) == 0
     assert not drawn.annotated.any()
     own = _test_data(store, np.arange(6), config, torch.device("cpu"))
-    assert own.packed.pairs[:, 1:].tolist() == [[0, 2, 1]] * 6
+    assert own.packed.pairs.rows()[:, 1:].tolist() == [[0, 2, 1]] * 6
 
 
 def test_a_signal_during_the_last_evaluation_is_heard(tmp_path: Path) -> None:

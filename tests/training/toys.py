@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
-from attentiontuner.observations import MINIGRID_SYMBOLS, ObservationSpec
-from attentiontuner.tasks import Task
-from attentiontuner.training.config import TrainConfig, paper_config
+from attentiontuner.runs.config import TrainConfig, paper_config
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.tasks.task import Task
 
 OBSERVATIONS = {
     "grid": ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS),
@@ -49,14 +49,15 @@ def toy_store(
     pool = (
         rng.normal(size=(frames, 5)).astype(np.float32)
         if kind == "vector"
-        else rng.integers(0, 3, (frames, *observation.shape)).astype(np.uint8) * (80 if kind == "image" else 1)
+        else rng.integers(0, 3, (frames, *observation.parts[0][1].shape)).astype(np.uint8)
+        * (80 if kind == "image" else 1)
     )
     writer = DemoWriter(
         folder,
         task=f"toy-{kind}",
         settings={"size": 1},
         observation=observation,
-        action_names=ACTIONS,
+        actions=ACTIONS,
         seed=seed,
         episodes=episodes,
         shard_episodes=shard_episodes,

@@ -5,11 +5,8 @@ import importlib
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
-from attentiontuner.errors import UserError, where_and_what
+from attentiontuner.core.errors import UserError
 
 COMMANDS = {
     "tasks": "List the tasks and what they ask for.",
@@ -33,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         while words[:1] == ["--import"]:
             if len(words) < 2:
-                raise UserError("--import needs a module name or the path of a .py file that registers your tasks")
+                raise UserError("--import needs a module name or the path of a .py file with your tasks or methods")
+            from attentiontuner.tasks.own_code import import_user_code
+
             import_user_code(words[1])
             words = words[2:]
         if not words or words[0] in ("-h", "--help"):
@@ -92,44 +91,9 @@ def overview() -> str:
             *lines,
             "",
             wrapped(
-                "attentiontuner COMMAND --help tells more. --import loads your own code first, so that tasks it "
-                "registers (attentiontuner.register_task) work in every command.",
+                "attentiontuner COMMAND --help tells more. --import loads your own code first, so that tasks and "
+                "methods it registers (attentiontuner.register_task, register_method) work in every command.",
                 "",
             ),
         ]
     )
-
-
-def import_user_code(address: str) -> None:
-    """Import a module by name, or a .py file by path, named by the user on the command line."""
-    path = Path(address)
-    if address.endswith(".py") and not path.is_file():
-        raise UserError(f"--import {address}: there is no such file")
-    from attentiontuner.tasks import all_tasks, register_task
-
-    before = all_tasks()
-    try:
-        if address.endswith(".py"):
-            _import_file(path)
-        else:
-            importlib.import_module(address)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{address}.".startswith(f"{error.name}."):
-            problem = f"there is no module {error.name!r}; a file is named by its path, which ends in .py"
-        else:
-            problem = where_and_what(error)
-        raise UserError(f"--import {address}: {problem}") from error
-    # A worker process begins without the import: a task tells it what makes its environment known.
-    for name, task in all_tasks().items():
-        if task.register is None and before.get(name) is not task:
-            register_task(replace(task, register=path.stem if address.endswith(".py") else address))
-
-
-def _import_file(path: Path) -> None:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.resolve()))
-    spec.loader.exec_module(module)

@@ -32,8 +32,9 @@ def annotate(
         browser: only print the address.
     """
     require_studio()
-    from attentiontuner.demos.store import DemoStore
-    from attentiontuner.errors import UserError
+    from attentiontuner.core.errors import UserError
+    from attentiontuner.demos.store.reader import DemoStore
+    from attentiontuner.runs.run import Run
     from attentiontuner.studio.desk import Desk, check_annotator
     from attentiontuner.studio.server import create_app, serve
     from attentiontuner.studio.suggest import Suggester
@@ -41,10 +42,11 @@ def annotate(
     check_annotator(annotator)
     if len(DemoStore.open(data)) == 0:
         raise UserError(f"{data} holds no demonstrations yet: record some with `attentiontuner play` or `collect`")
-    if suggest is not None and not suggest.is_dir():
-        raise UserError(f"--suggest {suggest}: there is no such run folder")
-    if suggest is not None and not (suggest / "config.json").is_file():
-        raise UserError(f"--suggest {suggest} is not a run: give a folder made with `attentiontuner train`")
+    if suggest is not None:
+        try:
+            Run.open(suggest)
+        except UserError as error:
+            raise UserError(f"--suggest {error}") from error
     desk = Desk(data)
     suggester = Suggester(desk, suggest, threshold, enabled=suggestions)
     serve(create_app(desk, annotator=annotator, suggester=suggester), host=host, port=port, open_browser=browser)

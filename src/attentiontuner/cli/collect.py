@@ -1,14 +1,12 @@
 """`attentiontuner collect`."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.cli.values import parse_settings
+from attentiontuner.core.wording import counted
 
 
 def collect(
@@ -35,8 +33,8 @@ def collect(
         shard_episodes: episodes per shard; 250, or 50 where observations are images, if not given.
         settings: environment settings as name=value, such as length=30 test_freq=0.2.
     """
-    from attentiontuner.experts.collect import collect as collect_demonstrations
-    from attentiontuner.tasks import get_task
+    from attentiontuner.collecting.collection import collect as collect_demonstrations
+    from attentiontuner.tasks.task import get_task
 
     chosen = get_task(task, parse_settings(settings))
     wanted = chosen.demonstrations if episodes is None else episodes
@@ -44,20 +42,3 @@ def collect(
     size = sum(path.stat().st_size for path in (store.path / "shards").iterdir()) / 1e6
     length = f"{store.lengths.mean():.1f} steps on average"
     print(f"{out}: {counted(len(store), 'episode')} of {store.task}, {length}, {size:.2f} MB")
-
-
-def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """`length=30` → {"length": 30}: the value is a JSON scalar, or else text."""
-    settings: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name:
-            raise UserError(f"--set {word}: write settings as name=value, such as length=30")
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
-        if isinstance(value, dict | list):
-            raise UserError(f"--set {word}: the value must be a number, true, false, null or text")
-        settings[name] = value
-    return settings

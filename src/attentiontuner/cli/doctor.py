@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
-from attentiontuner.cores import usable_cores
-from attentiontuner.wording import counted
+from attentiontuner.core.processes import usable_cores
+from attentiontuner.core.wording import counted
 
 MEMORY_GYM = "pip install --no-deps memory-gym==1.0.2"
 EXTRAS = {
@@ -102,7 +102,7 @@ def device() -> Finding:
     except Exception as error:  # a broken torch fails in many ways; each is worth a line, none a traceback
         return Finding("device", False, f"torch does not import: {error}", "pip install torch==2.13.0", True)
     if torch.cuda.is_available():
-        from attentiontuner.models.fused import why_no_kernels
+        from attentiontuner.models.kernels import why_no_kernels
 
         kernels = f", a third slower for want of kernels ({why})" if (why := why_no_kernels()) else ""
         return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16{kernels}", core=True)

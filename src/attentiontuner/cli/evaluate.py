@@ -8,10 +8,12 @@ import tyro
 from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
+from attentiontuner.runs.run import Run
 
 if TYPE_CHECKING:
-    from attentiontuner.tasks import Task
+    from attentiontuner.runs.run import Trained
+    from attentiontuner.tasks.task import Task
 
 
 def evaluate(
@@ -50,8 +52,8 @@ def evaluate(
         out: folder of the results; RUN/evaluation if not given.
         as_json: print the summary as JSON.
     """
-    from attentiontuner.evaluation.record import describe
-    from attentiontuner.evaluation.record import evaluate as play
+    from attentiontuner.evaluation.evaluate import describe
+    from attentiontuner.evaluation.evaluate import evaluate as play
 
     if batch < 1:
         raise UserError(f"--batch {batch}: give at least 1")
@@ -61,15 +63,18 @@ def evaluate(
         raise UserError(f"--video {video}: give 0 or more")
     if video and policy != "model":
         raise UserError(f"--video shows what a trained model recalls; it does not go with --policy {policy}")
-    chosen = _task(run, policy, task, settings)
-    folder = out or _folder(run, policy, chosen.name)
-    player, of = _policy(run, policy, chosen, best, device, seed)
-    results, summary = play(player, chosen, episodes, folder, seed=seed, batch=batch, workers=workers, of=of)
+    opened = None if run is None else Run.open(run)
+    chosen = _task(opened, policy, task, settings)
+    folder = out or _folder(opened, policy, chosen.name)
+    # The weights are read once: what plays, what is filmed and the checksum in the summary are the same bytes.
+    trained = opened.load_model(best) if opened is not None and policy == "model" else None
+    player, of = _policy(trained, policy, chosen, device, seed)
+    results, summary = play(player, chosen, episodes, seed, folder, batch=batch, workers=workers, of=of)
     films: list[str] = []
-    if video and run is not None:
-        from attentiontuner.evaluation.film import make_films
+    if video and trained is not None:
+        from attentiontuner.evaluation.filming import make_films
 
-        films = [str(path) for path in make_films(run, chosen, results, video, folder, best=best, device=device)]
+        films = [str(path) for path in make_films(trained, chosen, results, video, folder, device=device)]
     if as_json:
         print(json.dumps({**summary, "films": films}, indent=2))
         return
@@ -78,9 +83,9 @@ def evaluate(
         print(f"film: {film}")
 
 
-def _task(run: Path | None, policy: str, name: str | None, words: tuple[str, ...]) -> "Task":
-    from attentiontuner.cli.collect import parse_settings
-    from attentiontuner.tasks import get_task
+def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]) -> "Task":
+    from attentiontuner.cli.values import parse_settings
+    from attentiontuner.tasks.task import get_task
 
     settings = parse_settings(words)
     if run is None:
@@ -89,39 +94,33 @@ def _task(run: Path | None, policy: str, name: str | None, words: tuple[str, ...
         if name is None:
             raise UserError(f"--policy {policy} needs --task, or the folder of a run")
         return get_task(name, settings)
-    from attentiontuner.training.checkpoint import read_config
-
-    config = read_config(run)
+    config = run.config()
     if name not in (None, config.task):
-        raise UserError(f"{run} was trained on task {config.task!r}: it cannot be evaluated on {name!r}")
+        raise UserError(f"{run.path} was trained on task {config.task!r}: it cannot be evaluated on {name!r}")
     chosen = get_task(config.task, {**config.settings, **settings})
     if settings:
         chosen.make_env().close()  # settings the environment does not take are refused before the horizon is asked for
     return chosen
 
 
-def _folder(run: Path | None, policy: str, task: str) -> Path:
+def _folder(run: Run | None, policy: str, task: str) -> Path:
+    """RUN/evaluation; the floor and the ceiling of a run's task lie in folders of their own in it."""
     if run is None:
-        return Path("runs") / f"{task}-{policy}" / "evaluation"
-    return run / "evaluation" if policy == "model" else run / "evaluation" / policy
+        return Run(Path("runs") / f"{task}-{policy}").evaluation
+    return run.evaluation if policy == "model" else run.evaluation / policy
 
 
 def _policy(
-    run: Path | None, name: str, task: "Task", best: bool, device: str | None, seed: int
+    trained: "Trained | None", name: str, task: "Task", device: str | None, seed: int
 ) -> tuple[Any, dict[str, str]]:
     """The policy, and what tells it from others."""
     from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 
     if name == "random":
-        return RandomPolicy(len(task.actions), seed), {"policy": name}
+        return RandomPolicy(seed), {"policy": name}
     if name == "expert":
         return ExpertPolicy(), {"policy": name}
-    assert run is not None
-    import hashlib
+    assert trained is not None
+    from attentiontuner.evaluation.policy import as_policy
 
-    from attentiontuner.evaluation.policy import load_policy
-    from attentiontuner.training.checkpoint import BEST_FILE, MODEL_FILE
-
-    player = load_policy(run, best=best, device=device, max_steps=task.max_steps)
-    weights = (run / (BEST_FILE if best else MODEL_FILE)).read_bytes()
-    return player, {"policy": name, "weights": hashlib.sha256(weights).hexdigest()}
+    return as_policy(trained, device=device, max_steps=task.max_steps), {"policy": name, "weights": trained.sha256}

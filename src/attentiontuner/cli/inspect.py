@@ -6,7 +6,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from attentiontuner.wording import counted
+from attentiontuner.core.wording import counted
 
 
 def inspect(
@@ -28,8 +28,8 @@ def inspect(
         episode: the episode to draw.
         annotator: whose pairs; the expert's if not given.
     """
+    from attentiontuner.core.errors import UserError
     from attentiontuner.demos import DemoStore
-    from attentiontuner.errors import UserError
 
     store = DemoStore.open(path, annotator)
     if verify:
@@ -38,7 +38,7 @@ def inspect(
     if verify:
         summary["verified"] = True
     if picture is not None:
-        from attentiontuner.pictures import save_episode_picture
+        from attentiontuner.viz.pictures import save_episode_picture
 
         if not 0 <= episode < len(store):
             episodes = counted(len(store), "episode")
@@ -57,17 +57,19 @@ def print_table(summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from attentiontuner.spaces import ActionSpec, ObservationSpec
+
     table = Table(show_header=False, title=summary["path"], title_justify="left")
     unfinished = "" if summary["complete"] else " (unfinished: the same `collect` command goes on)"
     settings = ", ".join(f"{name}={value}" for name, value in summary["settings"].items())
-    shape = "×".join(map(str, summary["observation"]["shape"]))
+    actions = ActionSpec.from_json(summary["actions"])
     share = summary["bytes"] / summary["raw_bytes"] if summary["raw_bytes"] else 0.0
     shards = counted(summary["shards"], "shard")
     rows = {
         "task": f"{summary['task']} ({settings})" if settings else summary["task"],
         "seed": "none" if summary["seed"] is None else str(summary["seed"]),
-        "observation": f"{summary['observation']['kind']} {shape}",
-        "actions": ", ".join(summary["actions"]),
+        "observation": str(ObservationSpec.from_json(summary["observation"])),
+        "actions": ", ".join(actions.names) or str(actions),
         "episodes": f"{summary['episodes']:,}{unfinished}",
         "length": f"{summary['mean_length']:.1f} steps on average, {summary['max_length']} at most",
         "success rate": f"{summary['success_rate']:.1%}",

@@ -1,13 +1,14 @@
 """How the options of every command read, in help and in errors: NUMBER, TEXT and PATH, and no word of Python."""
 
 import inspect
+import re
 import shutil
 import textwrap
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, field, fields, make_dataclass, replace
 from pathlib import Path
-from types import FunctionType, NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, PositionalMetavarFromFieldName, arg
@@ -15,6 +16,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 Settings = Annotated[tuple[str, ...], arg(name="set", metavar="NAME=VALUE ...")]
 """The option --set of the commands that make an environment."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 KINDS: dict[Any, tuple[str, str]] = {
     int: ("NUMBER", "a whole number"),
@@ -25,16 +28,89 @@ KINDS: dict[Any, tuple[str, str]] = {
 """type of an option → how help names its value, how an error does."""
 
 
-def call(function: FunctionType, prog: str, words: Sequence[str]) -> Any:
-    """Call `function`, a command, with its options in `words`; `--help` and mistakes end the process as usual."""
-    return tyro.cli(
-        _without_idle_defaults(function),
+def call(function: Callable[..., Any], prog: str, words: Sequence[str]) -> Any:
+    """Call `function`, a command, with its options in `words`; `--help` and mistakes end the process as usual.
+
+    An option's help is what the docstring says of the parameter. A parameter that `borrows` a dataclass is given a
+    dictionary of those of its fields that were said, each an option of its own.
+    """
+    borrowed = getattr(function, "borrowed", {})
+    entries: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in borrowed:
+            entries += _borrowed_entries(*borrowed[name])
+        else:
+            hint = get_type_hints(function, include_extras=True)[name]
+            entries.append(_entry(name, hint, parameter.default, _words_of(function).get(name, "")))
+    options: Any = tyro.cli(
+        make_dataclass("Options", entries, kw_only=True),
         prog=prog,
         description=_description(function),
         args=list(words),
         config=(PositionalMetavarFromFieldName, FlagCreatePairsOff),
         registry=_registry(),
     )
+    given = dict(vars(options))
+    for name, (cls, left_out, _) in borrowed.items():
+        values = {item.name: given.pop(item.name) for item in fields(cls) if item.name not in left_out}
+        given[name] = {name: value for name, value in values.items() if value is not None}
+    positional = [given.pop(name) for name in _positional_only(function)]
+    return function(*positional, **given)
+
+
+def borrows(
+    parameter: str, cls: type, left_out: Sequence[str] = (), otherwise: Mapping[str, str] | None = None
+) -> Callable[[Command], Command]:
+    """A decorator: the command's `parameter` is the fields of a dataclass, all but those `left_out`, as options.
+
+    `otherwise` says of some fields what happens if they are not given; their options have no default.
+    """
+
+    def decorate(function: Command) -> Command:
+        borrowed = {parameter: (cls, tuple(left_out), otherwise or {}), **getattr(function, "borrowed", {})}
+        setattr(function, "borrowed", borrowed)  # noqa: B010 - functions take attributes, their type does not say so
+        return function
+
+    return decorate
+
+
+def _borrowed_entries(cls: type, left_out: Sequence[str], otherwise: Mapping[str, str]) -> list[tuple[str, Any, Any]]:
+    said = _words_of(cls)
+    entries = []
+    for item in fields(cls):
+        if item.name in left_out:
+            continue
+        hint: Any = item.type
+        default, text = item.default, said[item.name]
+        if item.name in otherwise:
+            hint, default, text = hint | None, None, f"{text} ({otherwise[item.name]})"
+        entries.append(_entry(item.name, hint, default, text))
+    return entries
+
+
+def _entry(name: str, hint: Any, default: Any, text: str) -> tuple[str, Any, Any]:
+    """A field of the options' dataclass. Help says no "(default: None)" where that only means "not given"."""
+    idle = default in (None, (), "") or isinstance(default, bool)
+    how = arg(help=text, help_behavior_hint="") if idle else arg(help=text)
+    return name, Annotated[hint, how], field(default=MISSING if default is inspect.Parameter.empty else default)
+
+
+def _positional_only(function: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
+
+
+def _words_of(documented: Any) -> dict[str, str]:
+    """What the docstring of a function or class says of each argument or attribute, in one line each."""
+    lines = inspect.cleandoc(documented.__doc__ or "").splitlines()
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines[next((i + 1 for i, line in enumerate(lines) if line in ("Args:", "Attributes:")), len(lines)) :]:
+        if match := re.fullmatch(r" {4}(\w+): (.*)", line):
+            name, found[match[1]] = match[1], match[2]
+        elif line.startswith(" " * 8) and name:
+            found[name] += f" {line.strip()}"
+    return found
 
 
 def wrapped(text: str, indent: str) -> str:
@@ -42,21 +118,10 @@ def wrapped(text: str, indent: str) -> str:
     return textwrap.fill(text, min(shutil.get_terminal_size().columns, 120), subsequent_indent=indent)
 
 
-def _description(function: FunctionType) -> str:
+def _description(function: Callable[..., Any]) -> str:
     """The docstring before its list of arguments. The indent is what keeps tyro from joining the lines again."""
     text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[0]
     return "\n\n".join(wrapped(" ".join(paragraph.split()), "  ") for paragraph in text.split("\n\n"))
-
-
-def _without_idle_defaults(function: FunctionType) -> FunctionType:
-    """A copy whose help says no "(default: None)", where a default only means that the option was not given."""
-    hints = get_type_hints(function, include_extras=True)
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.default in (None, (), "") or isinstance(parameter.default, bool):
-            hints[name] = Annotated[hints[name], arg(help_behavior_hint="")]
-    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-    copy.__doc__, copy.__annotations__ = function.__doc__, hints
-    return copy
 
 
 def _registry() -> ConstructorRegistry:

@@ -37,12 +37,12 @@ def play(
         browser: only print the address.
     """
     require_studio()
-    from attentiontuner.cli.collect import parse_settings
-    from attentiontuner.errors import UserError
+    from attentiontuner.cli.values import parse_settings
+    from attentiontuner.core.errors import UserError
     from attentiontuner.studio.desk import Desk, check_annotator
     from attentiontuner.studio.play import Player
     from attentiontuner.studio.server import create_app, serve
-    from attentiontuner.tasks import get_task
+    from attentiontuner.tasks.task import get_task
 
     check_annotator(player)
     if realtime is not None and not 0.1 <= realtime <= 60:

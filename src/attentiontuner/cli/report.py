@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from attentiontuner.core.errors import UserError
+
 
 def report(
     records: Path = Path("results"),
@@ -21,13 +23,14 @@ def report(
         times: data sets that people played and annotated: the time they took, in place of the paper's.
         readme: also replace the result table in this file, between its two marker lines.
     """
-    from attentiontuner.errors import UserError
-    from attentiontuner.experiments.report import build_report
-    from attentiontuner.experiments.scales import get_scale
-    from attentiontuner.experiments.value import studio_times
+    if not records.is_dir():
+        raise UserError(f"--records {records}: there is no such folder; give the one that `reproduce` wrote to")
+    if readme is not None and not readme.is_file():
+        raise UserError(f"--readme {readme}: there is no such file")
+    from attentiontuner.experiments.planning.scales import get_scale
+    from attentiontuner.experiments.reporting.report import build_report
+    from attentiontuner.experiments.reporting.value import studio_times
 
     if scale:
         get_scale(scale)
-    if readme is not None and not readme.is_file():
-        raise UserError(f"--readme {readme}: there is no such file")
     print(build_report(records, out or records, films, scale=scale or None, times=studio_times(times), readme=readme))

@@ -1,13 +1,18 @@
 """`attentiontuner reproduce`: the cells of a table or figure of the paper, as records."""
 
 from pathlib import Path
+from typing import cast
 
 import tyro
+
+from attentiontuner.cli.values import parse_duration, parse_seeds
+from attentiontuner.core.errors import UserError
 
 
 def reproduce(
     recipe: tyro.conf.Positional[str],
     records: Path = Path("results"),
+    methods: str = "",
     only: str = "",
     seeds: str = "",
     scale: str = "paper",
@@ -25,6 +30,7 @@ def reproduce(
             beyond it: controls, precision, recall, recall-ablation, recall-labels, recall-depth, modulus,
             longer.
         records: folder of the records; those of several machines are merged by copying files.
+        methods: other methods to run on the recipe's tasks, such as one of your own, separated by commas.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.
         scale: paper (its own settings), small (two CPU cores, an hour for table1), demo (Counting in minutes) or
@@ -36,23 +42,20 @@ def reproduce(
         keep_runs: keep the trained models, under RECORDS/.runs.
         dry_run: only list the cells.
     """
-    from typing import cast
-
-    from attentiontuner.errors import UserError
-    from attentiontuner.experiments.budget import parse_duration, parse_seeds
-    from attentiontuner.experiments.reproduce import Executor, make_plan
-    from attentiontuner.experiments.reproduce import dry_run as list_cells
-    from attentiontuner.experiments.reproduce import reproduce as run
-
     if executor not in ("local", "ray"):
         raise UserError(f"--executor {executor}: it is local or ray")
     for option, folder in {"--records": records, "--data": data}.items():
         if folder is not None and folder.exists() and not folder.is_dir():
             raise UserError(f"{option} {folder} is a file: give a folder")
+    from attentiontuner.experiments.running.reproduce import Executor, make_plan
+    from attentiontuner.experiments.running.reproduce import dry_run as list_cells
+    from attentiontuner.experiments.running.reproduce import reproduce as run
+
     plan = make_plan(
         recipe,
         records,
-        only=[word.strip() for word in only.split(",") if word.strip()],
+        methods=_listed(methods),
+        only=_listed(only),
         seeds=parse_seeds(seeds),
         scale=scale,
         budget=parse_duration(budget) if budget else None,
@@ -65,3 +68,7 @@ def reproduce(
         print(list_cells(plan))
         return 0
     return run(plan)
+
+
+def _listed(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

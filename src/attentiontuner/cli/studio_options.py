@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
 
 
 def require_studio() -> None:

@@ -15,7 +15,7 @@ def studio_times(data: tyro.conf.Positional[Path]) -> None:
     from rich.table import Table
 
     from attentiontuner.studio.times import TABLE_DEMONSTRATIONS, for_ten, times
-    from attentiontuner.tasks import all_tasks
+    from attentiontuner.tasks.task import all_tasks
 
     task, rows = times(data)
     if not rows:

@@ -11,9 +11,10 @@ def tasks(json: bool = False) -> None:
     Args:
         json: print JSON instead of a table.
     """
-    from attentiontuner.tasks import all_tasks
+    from attentiontuner.tasks.task import all_tasks
 
-    rows = [describe(task) for task in all_tasks().values()]
+    known = list(all_tasks().values())
+    rows = [describe(task) for task in known]
     if json:
         print(json_format.dumps(rows, indent=2))
         return
@@ -21,15 +22,14 @@ def tasks(json: bool = False) -> None:
     from rich.table import Table
 
     table = Table("task", "title", "observation", "actions", "horizon", "demonstrations", "expert", "installed")
-    for row in rows:
+    for task, row in zip(known, rows, strict=True):
         installed = "yes" if row["installed"] else "no"
         expert = "yes" if row["expert"] else "no"
-        shape = "×".join(map(str, row["observation"]["shape"]))
         table.add_row(
             row["name"],
             row["title"],
-            f"{row['observation']['kind']} {shape}",
-            str(len(row["actions"])),
+            str(task.observation),
+            str(task.actions.count if task.actions.kind == "discrete" else task.actions),
             str(row["horizon"]),
             f"{row['demonstrations']:,}",
             expert,
@@ -51,7 +51,7 @@ def describe(task: Any) -> dict[str, Any]:
         "environment": task.env_id,
         "settings": dict(task.settings),
         "observation": task.observation.to_json(),
-        "actions": list(task.actions),
+        "actions": task.actions.to_json(),
         "horizon": task.max_steps,
         "demonstrations": task.demonstrations,
         "expert": task.expert is not None,

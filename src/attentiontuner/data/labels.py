@@ -1,18 +1,16 @@
-"""Labels for studies: fewer demonstrations or annotations, imprecise pairs, pairs that mean nothing. NumPy only.
+"""The labels a run trains on: whose pairs, how many of them, and what studies do to them."""
 
-Every function takes the labels of a whole training set and a generator, and returns new labels. A run derives each
-generator from its seed with `label_generator`, so that one draw does not move another.
-"""
-
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.reader import DemoStore
 
+Integers = NDArray[np.int64]
 Draw = Literal["demos", "annotated", "noise", "random", "shuffled"]
 
 _STREAMS: dict[Draw, int] = {
@@ -24,43 +22,58 @@ _STREAMS: dict[Draw, int] = {
 }
 """Far above every epoch number, because the batches of epoch e are drawn from the pair (seed, e)."""
 
+MOST_TEST_EPISODES = 500
+"""More would not make the test accuracy's curve any clearer, and would be missing from training."""
+
+
+class Labelling(Protocol):
+    """What a run says of its labels; see `methods.config.TrainConfig`."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def annotator(self) -> str | None: ...
+    @property
+    def annotated_fraction(self) -> float: ...
+    @property
+    def noise_p(self) -> float: ...
+    @property
+    def noise_q(self) -> float: ...
+    @property
+    def pairs(self) -> str: ...
+
+
+class NoPairs(UserError):
+    """The memory loss needs pairs, and there are none."""
+
 
 def label_generator(seed: int, draw: Draw) -> np.random.Generator:
-    """The generator of one kind of draw under a run's seed."""
+    """The generator of one kind of draw under a run's seed, so that one draw does not move another."""
     return np.random.default_rng([seed, _STREAMS[draw]])
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Annotations of n episodes.
-
-    Attributes:
-        lengths: `[n]` int64, steps of each episode.
-        annotated: `[n]` bool.
-        pairs: `[K, 4]` int32 rows (episode row, p, q, multiplicity) in order of (row, q, p).
-    """
-
-    lengths: NDArray[np.int64]
-    annotated: NDArray[np.bool_]
-    pairs: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        """Number of episodes."""
-        return len(self.lengths)
-
-    def select(self, rows: NDArray[np.int64]) -> "Labels":
-        """The labels of some episodes, which become rows 0, 1, … in the given order."""
-        counts = np.bincount(self.pairs[:, 0], minlength=len(self))
-        ends = np.cumsum(counts)
-        places = [np.arange(ends[row] - counts[row], ends[row]) for row in rows]
-        pairs = self.pairs[np.concatenate(places) if places else np.empty(0, np.int64)].copy()
-        pairs[:, 0] = np.repeat(np.arange(len(rows)), counts[rows])
-        return Labels(self.lengths[rows], self.annotated[rows], pairs)
+def split_episodes(
+    store: DemoStore, test_store: DemoStore | None, test_fraction: float, include_failed: bool
+) -> tuple[Integers, tuple[DemoStore, Integers]]:
+    """The training episodes' numbers, and the store and numbers of the test episodes (the last ones of `store`)."""
+    train = _worth_imitating(store, include_failed)
+    if test_store is not None:
+        test = (test_store, _worth_imitating(test_store, include_failed))
+    else:
+        count = min(round(len(train) * test_fraction), MOST_TEST_EPISODES)
+        count = max(count, int(test_fraction > 0 and len(train) > 1))
+        test = (store, train[len(train) - count :])
+        train = train[: len(train) - count]
+    if len(train) == 0:
+        raise UserError(f"{store.path} holds {counted(len(store), 'episode')}: none is left to train on")
+    return train, test
 
 
-def choose_demonstrations(
-    episodes: NDArray[np.int64], demos: int | None, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _worth_imitating(store: DemoStore, include_failed: bool) -> Integers:
+    return np.arange(len(store)) if include_failed else np.flatnonzero(store.success())
+
+
+def choose_demonstrations(episodes: Integers, demos: int | None, rng: np.random.Generator) -> Integers:
     """`demos` of the episode numbers, in order; None: all of them."""
     if demos is None:
         return episodes
@@ -71,70 +84,20 @@ def choose_demonstrations(
     return np.sort(rng.choice(episodes, demos, replace=False))
 
 
-def annotate_fraction(labels: Labels, fraction: float, rng: np.random.Generator) -> Labels:
-    """Keep the annotations of `fraction` of all episodes (rounded, at least one where the fraction is above 0).
-
-    Where fewer are annotated to begin with, all of those are kept.
-    """
-    if fraction >= 1:
-        return labels
-    candidates = np.flatnonzero(labels.annotated)
-    wanted = max(round(fraction * len(labels)), int(fraction > 0))
-    kept = np.zeros(len(labels), bool)
-    kept[rng.permutation(candidates)[:wanted]] = True
-    return replace(labels, annotated=kept, pairs=labels.pairs[kept[labels.pairs[:, 0]]])
-
-
-def perturb_pairs(labels: Labels, noise_p: float, noise_q: float, rng: np.random.Generator) -> Labels:
-    """Move p and q by normal noise with these standard deviations, in steps, then keep 0 ≤ p < q < length.
-
-    Both moves are always drawn, so that `noise_p` alone gives the same p as together with `noise_q`. Pairs that fall
-    on one another are merged and their multiplicities added.
-    """
-    if noise_p == 0 and noise_q == 0:
-        return labels
-    row, p, q, multiplicity = labels.pairs.astype(np.int64).T
-    move_p, move_q = rng.standard_normal((2, len(p)))
-    length = labels.lengths[row]
-    q = np.clip(np.rint(q + noise_q * move_q).astype(np.int64), 1, length - 1)
-    p = np.clip(np.rint(p + noise_p * move_p).astype(np.int64), 0, q - 1)
-    return replace(labels, pairs=_ordered(row, p, q, multiplicity))
-
-
-def random_pairs(labels: Labels, rng: np.random.Generator) -> Labels:
-    """Replace every pair by one drawn uniformly among all p < q of its episode: as many, meaning nothing."""
-    row, _, _, multiplicity = labels.pairs.astype(np.int64).T
-    length = labels.lengths[row]
-    # All pairs p < q in one line, q after q: number q(q−1)/2 + p. The float root is mended by the two comparisons.
-    number = rng.integers(0, length * (length - 1) // 2)
-    q = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-    q -= q * (q - 1) // 2 > number
-    q += q * (q + 1) // 2 <= number
-    return replace(labels, pairs=_ordered(row, number - q * (q - 1) // 2, q, multiplicity))
-
-
-def shuffle_pairs(labels: Labels, rng: np.random.Generator) -> Labels:
-    """Give every annotated episode the pairs of another one; pairs outside the shorter episode are left out."""
-    annotated = np.flatnonzero(labels.annotated)
-    if len(annotated) < 2:
-        raise UserError(f"--pairs shuffled needs at least 2 annotated demonstrations, there are {len(annotated)}")
-    order = rng.permutation(annotated)
-    receiver = np.arange(len(labels))
-    receiver[order] = np.roll(order, 1)  # one cycle through all of them: nobody keeps their own
-    row, p, q, multiplicity = labels.pairs.astype(np.int64).T
-    row = receiver[row]
-    inside = q < labels.lengths[row]
-    return replace(labels, pairs=_ordered(row[inside], p[inside], q[inside], multiplicity[inside]))
-
-
-def _ordered(
-    row: NDArray[np.int64], p: NDArray[np.int64], q: NDArray[np.int64], multiplicity: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """`[K, 4]` rows in order of (row, q, p), each pair once, multiplicities of equal ones added."""
-    if len(row) == 0:
-        return np.empty((0, 4), np.int32)
-    span = int(q.max()) + 1
-    key = (row * span + q) * span + p
-    unique, inverse = np.unique(key, return_inverse=True)
-    total = np.bincount(inverse, weights=multiplicity).astype(np.int64)
-    return np.column_stack([unique // span // span, unique % span, unique // span % span, total]).astype(np.int32)
+def training_labels(store: DemoStore, episodes: Integers, wanted: Labelling) -> PairTable:
+    """The annotations of the training episodes after everything the run does to them."""
+    if wanted.annotator not in store.annotators():
+        there = ", ".join(store.annotators()) or "nobody"
+        raise NoPairs(f"{store.path} has no annotator {wanted.annotator!r} ({there} there)")
+    labels = store.annotated_by(wanted.annotator).read_pairs(episodes)
+    if not labels.annotated.any():
+        raise NoPairs(
+            f"{store.path}: annotator {wanted.annotator!r} has annotated none of the "
+            f"{counted(len(episodes), 'training demonstration')}"
+        )
+    labels = labels.keep_annotations(wanted.annotated_fraction, label_generator(wanted.seed, "annotated"))
+    if wanted.pairs == "random":
+        labels = labels.random(label_generator(wanted.seed, "random"))
+    elif wanted.pairs == "shuffled":
+        labels = labels.shuffled(label_generator(wanted.seed, "shuffled"))
+    return labels.perturb(wanted.noise_p, wanted.noise_q, label_generator(wanted.seed, "noise"))

@@ -7,36 +7,60 @@ A trajectory of T steps is the token sequence o_0, a_0, o_1, a_1, …: observati
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from attentiontuner.data.batch import Batch
 
 TOKENS_PER_STEP = 2
 
 
-def observation_token(step: Any) -> Any:
-    """Token of the observation at `step` (a number or an array of them)."""
-    return TOKENS_PER_STEP * step
-
-
-def head_of(recalled: NDArray[np.int64], recalling: NDArray[np.int64], heads: int) -> NDArray[np.int64]:
-    """Which of `heads` supervised heads a one of E belongs to when each row's pairs are split over the heads.
-
-    The row of token q is cut into `heads` equal stretches of the tokens before it: token p goes to head
-    p // ceil((q + 1) / heads). Both arguments are tokens, any shape.
-    """
-    return recalled // -(-(recalling + 1) // heads)
-
-
 def expert_matrix(
-    pairs: NDArray[Any], length: int, attend_self: bool = True, tokens_per_step: int = TOKENS_PER_STEP
+    pairs: Any, length: int, attend_self: bool = True, tokens_per_step: int = TOKENS_PER_STEP
 ) -> NDArray[np.float32]:
-    """E of one episode from pairs `[K, 2 or 3]` in timesteps: float32 `[n, n]`, n = tokens_per_step · length, a one at
-    (token of q, token of p) for each pair, however often it counts. The observation is the first token of its step.
+    """E of one episode from pairs in timesteps, a `PairTable` or `[K, 2 or 3]` rows: float32 `[n, n]`, n =
+    tokens_per_step · length, a one at (token of q, token of p) for each pair, however often it counts. The observation
+    is the first token of its step.
 
     `attend_self` adds a one on the diagonal for every observation: attend to the present.
     """
+    steps = np.asarray(pairs).astype(np.int64)
     expert = np.zeros((tokens_per_step * length,) * 2, np.float32)
-    expert[tokens_per_step * pairs[:, 1], tokens_per_step * pairs[:, 0]] = 1
+    if len(steps):
+        expert[tokens_per_step * steps[:, 1], tokens_per_step * steps[:, 0]] = 1
     if attend_self:
         present = tokens_per_step * np.arange(length)
         expert[present, present] = 1
     return expert
+
+
+def head_of(recalled: Any, recalling: Any, heads: int) -> Any:
+    """Which of `heads` supervised heads a one of E belongs to when each row's ones are split over the heads.
+
+    The row of token q is cut into `heads` equal stretches of the tokens up to it: token p goes to head
+    p // ceil((q + 1) / heads). Both arguments are arrays or tensors of tokens, any shape.
+    """
+    return recalled // -(-(recalling + 1) // heads)
+
+
+def expert_matrices(batch: Batch, heads: int, attend_self: bool, split: bool) -> Tensor:
+    """E of the episodes of a batch, one for each of `heads` supervised heads: bool `[heads, B, n, n]`.
+
+    `split` gives each one to one head alone (`head_of`). Without it all heads have the same matrix. What it says of
+    episodes that are not annotated means nothing.
+    """
+    n, rows = TOKENS_PER_STEP * batch.longest, batch.rows
+    row, p, q = batch.pairs.row, batch.pairs.p, batch.pairs.q
+    if attend_self:
+        own = torch.div(batch.slot, batch.longest, rounding_mode="floor")  # [S], B for fillers
+        row, p, q = torch.cat([row, own]), torch.cat([p, batch.time]), torch.cat([q, batch.time])
+    recalled, recalling = TOKENS_PER_STEP * p, TOKENS_PER_STEP * q
+    matrices = heads if split else 1
+    size = matrices * rows * n * n
+    place = torch.add(recalled, torch.add(recalling, row, alpha=n), alpha=n)
+    if split:
+        place = place + head_of(recalled, recalling, heads) * (rows * n * n)
+    flat = torch.zeros(size + 1, dtype=torch.bool, device=place.device)
+    flat.index_fill_(0, torch.where(row < rows, place, size), True)
+    return flat[:size].view(matrices, rows, n, n).expand(heads, -1, -1, -1)

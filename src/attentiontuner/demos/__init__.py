@@ -10,10 +10,11 @@ from attentiontuner.demos.annotations import (
     write_annotation,
 )
 from attentiontuner.demos.demonstration import Demonstration
-from attentiontuner.demos.packed import PackedDemos
-from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.demos.writer import DemoWriter
+from attentiontuner.demos.pair_rules import MemoryPair
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.packed import PackedDemos
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.demos.store.writer import DemoWriter
 
 __all__ = [
     "Annotation",
@@ -23,10 +24,9 @@ __all__ = [
     "MemoryPair",
     "PackedDemos",
     "PairAgreement",
-    "PairArray",
+    "PairTable",
     "RevisionConflict",
     "agreement",
-    "as_pairs",
     "read_annotation",
     "read_annotations",
     "write_annotation",

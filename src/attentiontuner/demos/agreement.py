@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from attentiontuner.demos.pairs import PairArray
+from attentiontuner.demos.pairs import PairTable
 
 Pair = tuple[int, int]
 
@@ -23,10 +23,10 @@ class PairAgreement:
     only_second: tuple[Pair, ...]
 
 
-def agreement(a: PairArray, b: PairArray, tolerance: int = 0) -> PairAgreement:
+def agreement(a: PairTable, b: PairTable, tolerance: int = 0) -> PairAgreement:
     """Match pairs one to one, as many as can be; a pair matches one whose p and q are each at most `tolerance` away."""
-    first: list[Pair] = [(p, q) for p, q, _ in a.tolist()]
-    second: list[Pair] = [(p, q) for p, q, _ in b.tolist()]
+    first: list[Pair] = [(p, q) for p, q, _ in a]
+    second: list[Pair] = [(p, q) for p, q, _ in b]
     partner = _matching(first, second, tolerance)
     taken = set(partner.values())
     matched = len(partner)

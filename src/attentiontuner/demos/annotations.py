@@ -1,12 +1,11 @@
 """Annotations: who says which steps were recalled. One folder per annotator, one line of JSON per annotated episode.
 
-A line writes pairs by the deciding step: `"24": "1,5x2,8-11"` says that at step 24 step 1, step 5 twice, and steps 8 to
-11 were recalled. Labels can be compared and rewritten without touching the frames.
+A line writes pairs as `demos.pair_text` does. Labels can be compared and rewritten without touching the frames.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
@@ -14,11 +13,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked, write_text
 from attentiontuner.demos.agreement import PairAgreement, agreement
-from attentiontuner.demos.manifest import LOCK, Manifest, ShardEntry, read_manifest
-from attentiontuner.demos.pairs import PairArray, as_pairs
-from attentiontuner.errors import UserError
-from attentiontuner.files import locked, write_text
+from attentiontuner.demos.pair_rules import PairError
+from attentiontuner.demos.pair_text import PairReader, format_pairs
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.manifest import LOCK, Manifest, ShardEntry, read_manifest
 
 __all__ = [
     "Annotation",
@@ -51,7 +52,7 @@ class Annotation:
     """What one annotator says about one episode.
 
     Attributes:
-        pairs: `[K, 3]` rows (p, q, multiplicity); empty means nothing to remember.
+        pairs: a table of one episode; without a pair there is nothing to remember.
         origins: who first proposed a pair, as name → {(p, q)}, where it was not the annotator.
         note: the annotator's words.
         flagged: the annotator wants somebody to look at it again.
@@ -59,7 +60,7 @@ class Annotation:
         revision: how often it has been written; 0 before the first time.
     """
 
-    pairs: PairArray
+    pairs: PairTable
     origins: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     note: str = ""
     flagged: bool = False
@@ -80,13 +81,13 @@ def read_annotations(root: Path, annotator: str) -> dict[int, Annotation]:
     manifest = read_manifest(root)
     found: dict[int, Annotation] = {}
     for shard in manifest.readable_shards():
-        found.update(read_shard_annotations(root, annotator, shard))
+        found.update(read_shard_annotations(root, annotator, shard).annotations())
     return found
 
 
 def read_annotation(root: Path, annotator: str, episode: int) -> Annotation | None:
     """The annotation of one episode; None where `annotator` has not annotated it."""
-    return read_shard_annotations(root, annotator, read_manifest(root).shard_of(episode)).get(episode)
+    return read_shard_annotations(root, annotator, read_manifest(root).shard_of(episode)).annotation(episode)
 
 
 @overload
@@ -111,7 +112,7 @@ def write_annotation(
     read_manifest(root)  # a folder that is no data set is refused before a lock file is put there
     with locked(root / LOCK):
         shard = read_manifest(root).shard_of(episode)
-        present = read_shard_annotations(root, annotator, shard)
+        present = read_shard_annotations(root, annotator, shard).annotations()
         revision = present[episode].revision if episode in present else 0
         if expected_revision is not None and expected_revision != revision:
             raise RevisionConflict(annotator, episode, expected_revision, revision)
@@ -119,7 +120,7 @@ def write_annotation(
         if annotation is None:
             present.pop(episode, None)
         else:
-            pairs = as_pairs(annotation.pairs, shard.lengths[episode - shard.first], episode)
+            pairs = PairTable.of(annotation.pairs, shard.lengths[episode - shard.first], episode)
             stored = present[episode] = replace(annotation, pairs=pairs, revision=revision + 1)
         write_shard_annotations(root, annotator, shard.index, present)
         return stored
@@ -140,59 +141,75 @@ def write_shard_annotations(root: Path, annotator: str, index: int, annotations:
     write_text(path, "".join(format_line(episode, annotations[episode]) for episode in sorted(annotations)))
 
 
-def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> dict[int, Annotation]:
-    """`annotator`'s annotations of one shard, by episode; a bad line is a `UserError` naming file and line."""
-    path = annotation_path(root, annotator, shard.index)
-    found: dict[int, Annotation] = {}
-    for number, line in enumerate(_lines(path), start=1):
+@dataclass(frozen=True)
+class ShardAnnotations:
+    """One annotator's lines for one shard.
+
+    Attributes:
+        pairs: the pairs of every episode of the shard.
+        lines: the number and the content of an episode's line, by episode.
+    """
+
+    path: Path
+    first: int
+    pairs: PairTable
+    lines: Mapping[int, tuple[int, Mapping[str, Any]]]
+
+    def annotations(self) -> dict[int, Annotation]:
+        """All of them, by episode."""
+        return {episode: self._made(episode) for episode in self.lines}
+
+    def annotation(self, episode: int) -> Annotation | None:
+        """What is said about one episode; None where it is not annotated."""
+        return self._made(episode) if episode in self.lines else None
+
+    def _made(self, episode: int) -> Annotation:
+        number, value = self.lines[episode]
         try:
-            value = json.loads(line)
-            episode = int(value["episode"])
-            if not shard.first <= episode < shard.end:
-                raise UserError(f"episode {episode} is not in shard {shard.index}")
-            rows = parse_pairs(value["pairs"])
-            found[episode] = Annotation(
-                pairs=as_pairs(rows, shard.lengths[episode - shard.first], episode),
+            return Annotation(
+                pairs=self.pairs.select([episode - self.first]),
                 origins={name: frozenset(map(_origin, pairs)) for name, pairs in value.get("origins", {}).items()},
                 note=str(value.get("note", "")),
                 flagged=bool(value.get("flagged", False)),
                 seconds=float(value.get("seconds", 0.0)),
                 revision=int(value.get("revision", 0)),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}, line {number}: {_reason(error)}") from error
-    return found
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.path}, line {number}: {_reason(error)}") from error
 
 
-def read_shard_pairs(root: Path, annotator: str, shard: ShardEntry) -> dict[int, PairArray]:
-    """Only the pairs, by episode: what training needs. Checked for the whole shard at once, which is much quicker."""
+def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> ShardAnnotations:
+    """`annotator`'s annotations of one shard; the first bad line is a `UserError` naming file and line."""
+    path = annotation_path(root, annotator, shard.index)
+    lines: dict[int, tuple[int, Mapping[str, Any]]] = {}
+    reader = PairReader(shard.lengths)
     try:
-        values = [json.loads(line) for line in _lines(annotation_path(root, annotator, shard.index))]
-        rows = [_pair_rows(value["pairs"]) for value in values]
-        episodes = np.array([value["episode"] for value in values], np.int64)
-        counts = np.array(list(map(len, rows)), np.int64)
-        table = np.array([row for of_episode in rows for row in of_episode], np.int32).reshape(-1, 3)
-        owner = np.repeat(episodes - shard.first, counts)
-        length = np.array(shard.lengths, np.int64)[owner]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
-        table = None
-    if table is None or not _in_order(episodes - shard.first, owner, length, table, shard.episodes):
-        # The slow way says what is wrong with which line, and puts pairs in order that somebody wrote by hand.
-        return {episode: found.pairs for episode, found in read_shard_annotations(root, annotator, shard).items()}
-    table.setflags(write=False)
-    ends = np.cumsum(counts)
-    return {int(e): table[end - n : end] for e, end, n in zip(episodes, ends, counts, strict=True)}
+        for number, line in enumerate(_lines(path), start=1):
+            try:
+                value = json.loads(line)
+                episode = int(value["episode"])
+                if not shard.first <= episode < shard.end:
+                    raise UserError(f"episode {episode} is not in shard {shard.index}")
+                if episode in lines:
+                    raise UserError(f"episode {episode} has line {lines[episode][0]} already: delete one of the two")
+                lines[episode] = number, value
+                reader.add(episode - shard.first, value["pairs"])
+            except PairError:
+                raise
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise UserError(f"{path}, line {number}: {_reason(error)}") from error
+        pairs = reader.table()
+    except PairError as error:
+        episode = shard.first + error.episode
+        raise UserError(f"{path}, line {lines[episode][0]}: episode {episode}, {error.problem}") from error
+    return ShardAnnotations(path, shard.first, pairs, lines)
 
 
-def _in_order(
-    rows: NDArray[np.int64], owner: NDArray[np.int64], length: NDArray[np.int64], table: PairArray, count: int
-) -> bool:
-    """Whether every episode comes once and every pair is valid and in order of (q, p)."""
-    p, q, multiplicity = table.astype(np.int64).T
-    valid = (owner >= 0) & (p >= 0) & (p < q) & (q < length) & (multiplicity >= 1)
-    order = np.where(valid, q * length + p, -1)
-    rising = (np.diff(order) > 0) | (np.diff(owner) != 0)
-    return bool(valid.all() and rising.all() and ((rows >= 0) & (rows < count)).all() and (np.diff(rows) > 0).all())
+def read_shard_pairs(root: Path, annotator: str | None, shard: ShardEntry) -> PairTable:
+    """The pairs of every episode of one shard; nobody's: none is annotated."""
+    if annotator is None:
+        return PairTable.nothing(shard.lengths)
+    return read_shard_annotations(root, annotator, shard).pairs
 
 
 def _lines(path: Path) -> list[str]:
@@ -224,51 +241,6 @@ def format_line(episode: int, annotation: Annotation) -> str:
     if annotation.revision:
         value["revision"] = annotation.revision
     return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def format_pairs(pairs: PairArray) -> dict[str, str]:
-    """Pairs in order of (q, p) as q → the recalled steps: `"1,5x2,8-11"`."""
-    by_query: dict[int, list[tuple[int, int]]] = {}
-    for p, q, multiplicity in pairs.tolist():
-        by_query.setdefault(q, []).append((p, multiplicity))
-    return {str(q): ",".join(_runs(recalled)) for q, recalled in by_query.items()}
-
-
-def _runs(recalled: Sequence[tuple[int, int]]) -> Iterable[str]:
-    start = 0
-    while start < len(recalled):
-        end = start
-        first, multiplicity = recalled[start]
-        while end + 1 < len(recalled) and recalled[end + 1] == (recalled[end][0] + 1, multiplicity):
-            end += 1
-        steps = str(first) if end == start else f"{first}-{recalled[end][0]}"
-        yield steps if multiplicity == 1 else f"{steps}x{multiplicity}"
-        start = end + 1
-
-
-def parse_pairs(pairs: Mapping[str, str]) -> NDArray[np.int64]:
-    """`[K, 3]` rows (p, q, multiplicity) of the mapping `format_pairs` makes; not yet validated."""
-    return np.array(_pair_rows(pairs), np.int64).reshape(-1, 3)
-
-
-def _pair_rows(pairs: Mapping[str, str]) -> list[tuple[int, int, int]]:
-    rows: list[tuple[int, int, int]] = []
-    for query, text in pairs.items():
-        q = int(query)
-        for part in text.split(","):
-            if part.isdecimal():
-                rows.append((int(part), q, 1))
-                continue
-            steps, _, times = part.partition("x")
-            multiplicity = int(times) if times else 1
-            first, dash, last = steps.partition("-")
-            if dash:
-                if int(last) >= q:
-                    raise UserError(f"pair ({last}, {q}): p must be before q")
-                rows.extend((p, q, multiplicity) for p in range(int(first), int(last) + 1))
-            else:
-                rows.append((int(first), q, multiplicity))
-    return rows
 
 
 def _origin(text: str) -> tuple[int, int]:

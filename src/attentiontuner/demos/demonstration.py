@@ -1,44 +1,47 @@
 """One episode of somebody who knows how, with what they were remembering."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.demos.pairs import MemoryPair, PairArray, as_pairs, name_of
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.frozen import frozen
+from attentiontuner.demos.pair_rules import MemoryPair, name_of
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.spaces.observation import Arrays
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """An episode of T steps: o_0, a_0, …, o_{T-1}, a_{T-1}. Validated when made; its arrays are read-only.
+    """An episode of T steps: o_0, a_0, …, o_{T-1}, a_{T-1}. Validated when made; its arrays are its own and read-only.
 
     Observations and actions are enough: the rest says by default that the episode was solved and paid nothing.
 
     Attributes:
-        observations: `[T, …]`, the observation before each action.
-        actions: `[T]` int64.
+        observations: `[T, …]`, the observation before each action; of several parts name → `[T, …]`.
+        actions: `[T]` int64, where several are chosen at once `[T, n]`; numbers within bounds float32 `[T, …]`.
         rewards: `[T]` float32, the reward after each action; zeros where none are given.
         terminated: the task ended the episode.
         truncated: a time limit ended it.
         seed: the environment seed the episode was reset with.
         success: whether the task was solved.
-        pairs: `[K, 3]` int32 rows (p, q, multiplicity), see `demos.pairs`; **None means not annotated**, an empty
-            array means annotated with nothing to remember.
+        pairs: a table of this episode, made of any list of (p, q) or (p, q, multiplicity), see `demos.pairs`; **None
+            means not annotated**, a table without a pair means annotated with nothing to remember.
         episode: its number in the data set, for messages; None before it has one.
     """
 
-    observations: NDArray[Any]
-    actions: NDArray[np.int64]
+    observations: Arrays
+    actions: NDArray[Any]
     rewards: NDArray[np.float32] = None  # type: ignore[assignment]  # never None once it is made
     terminated: bool = True
     truncated: bool = False
     seed: int = 0
     success: bool = True
-    pairs: PairArray | None = None
+    pairs: PairTable | None = None
     episode: int | None = None
 
     def __post_init__(self) -> None:
@@ -47,12 +50,10 @@ class Demonstration:
             raise UserError(f"{self.name}, actions: an episode needs at least one step, this has 0")
         if self.rewards is None:
             object.__setattr__(self, "rewards", np.zeros(length, np.float32))
-        for field, array in (("observations", self.observations), ("rewards", self.rewards)):
+        for field, array in (*self._parts(), ("rewards", self.rewards)):
             if len(array) != length:
                 entries = counted(len(array), "entry", "entries")
                 raise UserError(f"{self.name}, {field}: {entries}, but actions has {length}")
-        if np.ndim(self.actions) != 1 or np.asarray(self.actions).dtype.kind not in "iu" or np.min(self.actions) < 0:
-            raise UserError(f"{self.name}, actions: expected whole numbers from 0, shape [T]")
         if np.ndim(self.rewards) != 1:
             raise UserError(
                 f"{self.name}, rewards: expected one number a step, shape [T], not {np.shape(self.rewards)}"
@@ -61,23 +62,39 @@ class Demonstration:
             raise UserError(f"{self.name}, seed: {self.seed!r} is not a whole number")
         if not np.isfinite(self.rewards).all():
             raise UserError(f"{self.name}, rewards: a reward is not a finite number")
-        try:
-            observations = np.asarray(self.observations)
-        except ValueError:  # a list of arrays of several shapes
-            shapes = sorted({np.shape(one) for one in self.observations}, key=str)
-            raise UserError(
-                f"{self.name}, observations: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
-            ) from None
-        self._freeze("observations", observations)
-        self._freeze("actions", np.asarray(self.actions, np.int64))
-        self._freeze("rewards", np.asarray(self.rewards, np.float32))
+        seen = {part: self._observed(part, array) for part, array in self._parts()}
+        named = isinstance(self.observations, Mapping)
+        observations = dict(zip(self.observations, seen.values(), strict=True)) if named else seen["observations"]
+        object.__setattr__(self, "observations", observations)
+        object.__setattr__(self, "actions", self._acted())
+        object.__setattr__(self, "rewards", frozen(self.rewards, np.float32))
         if self.pairs is not None:
-            object.__setattr__(self, "pairs", as_pairs(self.pairs, length, self.episode))
+            pairs = PairTable.of(self.pairs, length, self.episode)
+            object.__setattr__(self, "pairs", pairs if pairs.annotated[0] else None)
 
-    def _freeze(self, field: str, array: NDArray[Any]) -> None:
-        view = array.view()
-        view.setflags(write=False)
-        object.__setattr__(self, field, view)
+    def _parts(self) -> list[tuple[str, Any]]:
+        """What messages call each part of the observations, and its array."""
+        if isinstance(self.observations, Mapping):
+            return [(f"observations, part {name!r}", array) for name, array in self.observations.items()]
+        return [("observations", self.observations)]
+
+    def _observed(self, part: str, given: Any) -> NDArray[Any]:
+        try:
+            return frozen(given)
+        except ValueError:  # a list of arrays of several shapes
+            shapes = sorted({np.shape(one) for one in given}, key=str)
+            raise UserError(
+                f"{self.name}, {part}: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
+            ) from None
+
+    def _acted(self) -> NDArray[Any]:
+        """The actions; which of them there are, only the data set's specification knows."""
+        actions = np.asarray(self.actions)
+        if actions.dtype.kind in "iu" and actions.min() >= 0:
+            return frozen(self.actions, np.int64)
+        if actions.dtype.kind == "f" and actions.ndim > 1 and np.isfinite(actions).all():
+            return frozen(self.actions, np.float32)
+        raise UserError(f"{self.name}, actions: expected whole numbers from 0, shape [T], or numbers, shape [T, …]")
 
     @property
     def name(self) -> str:
@@ -90,15 +107,17 @@ class Demonstration:
 
     def __repr__(self) -> str:
         memory = "not annotated" if self.pairs is None else counted(len(self.pairs), "pair")
-        shape = "×".join(map(str, self.observations.shape))
+        shapes = [
+            f"{name} ".replace("observations, part ", "") + "×".join(map(str, np.shape(array)))
+            for name, array in self._parts()
+        ]
         result = "success" if self.success else "failure"
         number = "" if self.episode is None else f"episode {self.episode}, "
-        return f"Demonstration({number}seed {self.seed}, observations {shape}, {result}, {memory})"
+        return f"Demonstration({number}seed {self.seed}, {', '.join(shapes)}, {result}, {memory})"
 
     def memory_pairs(self) -> Iterator[MemoryPair]:
         """The pairs one by one; nothing where the episode is not annotated."""
-        for p, q, multiplicity in self.pairs if self.pairs is not None else ():
-            yield MemoryPair(int(p), int(q), int(multiplicity))
+        return iter(self.pairs if self.pairs is not None else ())
 
     def with_pairs(self, pairs: Any) -> "Demonstration":
         """The same episode with other pairs (None: not annotated)."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from attentiontuner.envs.base import LTMBEnv, check_frequency, check_length
+from attentiontuner.core.errors import UserError
+from attentiontuner.envs.ltmb import LTMBEnv, check_frequency, check_length
 from attentiontuner.envs.world import EMPTY, OBJECTS, Codes, closed_door, walled
-from attentiontuner.errors import UserError
 
 SLOTS = ((1, 1), (3, 1), (1, 2), (3, 2), (1, 3), (3, 3))
 GALLERY_DOOR = (2, 0)

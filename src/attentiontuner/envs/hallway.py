@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attentiontuner.envs.base import LTMBEnv, check_length
+from attentiontuner.envs.ltmb import LTMBEnv, check_length
 from attentiontuner.envs.world import CLOSED, COLOURS, DOOR_KIND, EMPTY, OBJECTS, WALL, Codes, walled
 
 

@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attentiontuner.envs.base import LEFT, RIGHT, LTMBEnv, check_length
+from attentiontuner.envs.ltmb import LEFT, RIGHT, LTMBEnv, check_length
 from attentiontuner.envs.world import EMPTY, OBJECTS
 
 SHOWN = len(OBJECTS)

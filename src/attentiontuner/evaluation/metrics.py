@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 
 EPISODE_CONFIDENCE = 0.95
 """Confidence of the interval around one policy's success rate."""

@@ -6,32 +6,21 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
-from attentiontuner.errors import UserError
-from attentiontuner.tasks import Task
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.tasks.task import Task
 
 
 @dataclass(frozen=True)
 class RandomPolicy:
     """Every action equally likely; what it does in an episode depends on `seed` and the episode's seed alone."""
 
-    actions: int
     seed: int = 0
 
-    def check(self, task: Task) -> None:
-        """Refuse a task with another number of actions."""
-        if self.actions != len(task.actions):
-            raise UserError(
-                f"a random policy over {counted(self.actions, 'action')} does not fit task {task.name!r}, which has "
-                f"{len(task.actions)}"
-            )
-
-    def player(self, task: Task, env: gym.Env[Any, Any], seed: int) -> Callable[[NDArray[Any]], int]:
+    def player(self, task: Task, env: gym.Env[Any, Any], seed: int) -> Callable[[Any], Any]:
         """Draws from a generator of this episode's own."""
-        generator = np.random.default_rng([self.seed, seed])
-        return lambda observation: int(generator.integers(self.actions))
+        generator, actions = np.random.default_rng([self.seed, seed]), task.actions
+        return lambda observation: actions.draw(generator)
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class ExpertPolicy:
         if task.expert is None:
             raise UserError(f"task {task.name!r} has no scripted expert")
 
-    def player(self, task: Task, env: gym.Env[Any, Any], seed: int) -> Callable[[NDArray[Any]], int]:
+    def player(self, task: Task, env: gym.Env[Any, Any], seed: int) -> Callable[[Any], Any]:
         """A fresh expert for the episode `env` was just reset to."""
         expert = task.make_expert(env)
-        return lambda observation: expert.decide(observation).action
+        return lambda observation: expert.decide(task.seen(observation)).action

@@ -2,30 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import SELECTION_SEED
+from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
-from attentiontuner.errors import UserError
+from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
-from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy, rollout
+from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
-from attentiontuner.seeds import SELECTION_SEED, evaluation_seed
-from attentiontuner.tasks import Task, all_tasks, get_task, why_it_cannot_travel
-from attentiontuner.training.checkpoint import load_model
-from attentiontuner.training.devices import choose_device
-from attentiontuner.wording import counted
+from attentiontuner.models.network import Network, NetworkConfig
+from attentiontuner.runs.devices import choose_device
+from attentiontuner.runs.run import Run, Trained
+from attentiontuner.spaces import SpaceError
+from attentiontuner.tasks.task import Task, all_tasks, get_task, why_it_cannot_travel
 
 __all__ = [
     "ExpertPolicy",
     "ModelPolicy",
     "Policy",
     "RandomPolicy",
+    "as_policy",
     "load_policy",
     "recalled_steps",
     "success_during_training",
@@ -49,13 +52,12 @@ class ModelPolicy:
         task: name of the task it was trained on, "" if unknown.
     """
 
-    def __init__(self, model: nn.Module, max_steps: int, *, watch: Sequence[Head] = (), task: str = "") -> None:
-        self.model: Any = model.eval()
+    def __init__(self, model: Network, max_steps: int, *, watch: Sequence[Head] = (), task: str = "") -> None:
+        self.model = model.eval()
         self.max_steps, self.watch, self.task = max_steps, tuple(watch), task
-        config = self.model.config
-        if isinstance(config, RecallConfig) and set(self.watch) - {RECALL_HEAD}:
-            heads = ",".join(map(str, self.watch))
-            raise UserError(f'watch="{heads}": a recall network has one head to watch, write watch="{RECALL_HEAD}"')
+        if set(self.watch) - set(model.watchable):
+            heads, there = (",".join(map(str, some)) for some in (self.watch, model.watchable))
+            raise UserError(f'watch="{heads}": the heads of this network that can be watched are {there}')
         self.device = next(model.parameters()).device
         self.weights: dict[Head, NDArray[np.float32]] = {}
         self._rows: int | None = None
@@ -74,11 +76,10 @@ class ModelPolicy:
         if self.task not in ("", task.name):
             raise UserError(f"the policy was trained on task {self.task!r}, this is task {task.name!r}")
         config = self.model.config
-        if config.observation != task.observation or config.actions != len(task.actions):
+        if config.observation != task.observation or config.actions != task.actions:
             raise UserError(
-                f"the policy takes {_describe(config.observation)} observations and has "
-                f"{counted(config.actions, 'action')}, task {task.name!r} gives {_describe(task.observation)} "
-                f"observations and has {counted(len(task.actions), 'action')}"
+                f"the policy takes {config.observation} observations and has {config.actions}, task {task.name!r} "
+                f"gives {task.observation} observations and has {task.actions}"
             )
         if task.max_steps > self.max_steps:
             raise UserError(
@@ -90,18 +91,17 @@ class ModelPolicy:
     def reset(self, n: int) -> None:
         """`n` episodes begin."""
         if n != self._rows:
-            spec = self.model.config.observation
+            actions = self.model.config.actions
             self._cache = self.model.start(n, self.max_steps)
-            pinned = self.device.type == "cuda"
-            kind = torch.float32 if spec.kind == "vector" else torch.uint8
-            self._observations_here = torch.zeros((n, *spec.shape), dtype=kind, pin_memory=pinned)
-            self._actions_here = torch.zeros(n, dtype=torch.int64, pin_memory=pinned)
-            self._observations = torch.zeros_like(self._observations_here, device=self.device)
-            self._actions = torch.zeros(n, dtype=torch.int64, device=self.device)
+            self._here, self._there = (
+                _Inputs.of(n, self.model.config, None),
+                _Inputs.of(n, self.model.config, self.device),
+            )
+            self._last = np.zeros((n, *actions.shape), actions.dtype)
             self._graph: torch.cuda.CUDAGraph | None = None
             self._rows = n
         self.weights = {}
-        self._last = np.full(n, -1, np.int64)
+        self._begins = np.ones(n, bool)
         self._time = np.full(n, -1, np.int64)
 
     def _need_reset(self) -> None:
@@ -111,23 +111,25 @@ class ModelPolicy:
     def restart(self, rows: NDArray[np.int64] | Sequence[int]) -> None:
         """Those rows begin a new episode, the others go on."""
         self._need_reset()
-        self._last[rows] = -1
+        self._begins[rows] = True
 
     @torch.inference_mode()
     def keep(self, rows: NDArray[np.int64]) -> bool:
         """Go on with these rows only, as rows 0, 1, …. On a GPU all are kept: its graph has one shape."""
         if self.device.type == "cuda":
             return False
-        cache, last, time = _take_rows(self._cache, torch.from_numpy(rows)), self._last[rows], self._time[rows]
+        cache = _take_rows(self._cache, torch.from_numpy(rows))
+        kept = self._last[rows], self._begins[rows], self._time[rows]
         weights = {head: weight[rows] for head, weight in self.weights.items()}
         self.reset(len(rows))
-        self._cache, self._last, self._time, self.weights = cache, last, time, weights
+        self._last, self._begins, self._time = kept
+        self._cache, self.weights = cache, weights
         return True
 
-    def act(self, observations: ArrayLike) -> NDArray[np.int64]:
-        """`[n, …]` observations → `[n]` actions."""
-        actions: NDArray[np.int64] = self.logits(observations).argmax(1).cpu().numpy()
-        self._last = actions.copy()
+    def act(self, observations: Any) -> NDArray[Any]:
+        """Observations `[n, …]`, or a dictionary of them, → the likeliest actions `[n, …]`."""
+        actions: NDArray[Any] = self.model.action_head.choose(self.distribution(observations)).cpu().numpy()
+        self._last[...] = actions
         return actions
 
     def recalled(self, threshold: float = 0.1) -> list[list[tuple[int, float]]]:
@@ -147,22 +149,24 @@ class ModelPolicy:
             found.append([(int(p), float(weights[p])) for p in order if weights[p] >= threshold])
         return found
 
-    def observe(self, observations: ArrayLike, actions: NDArray[np.int64]) -> None:
-        """One step in which somebody else chose the actions `[n]`."""
-        self.act(observations)
-        self._last = np.array(actions, np.int64)
+    def observe(self, observations: Any, actions: NDArray[Any]) -> None:
+        """One step in which somebody else chose the actions `[n, …]`."""
+        self.distribution(observations)
+        self._last[...] = actions
 
     @torch.inference_mode()
-    def logits(self, observations: ArrayLike) -> Tensor:
-        """`[n, …]` observations → `[n, actions]` scores on the device, valid until the next step."""
+    def distribution(self, observations: Any) -> Tensor:
+        """Observations `[n, …]` → the action distributions `[n, P]` (of discrete actions their logits) on the device,
+        valid until the next step."""
         self._take(observations)
-        self._time = np.where(self._last < 0, 0, self._time + 1)
+        self._time = np.where(self._begins, 0, self._time + 1)
         if self._time.max(initial=0) >= self.max_steps:
             room = counted(self.max_steps, "step")
             raise UserError(f"row {self._time.argmax()} is longer than the {room} the policy has room for")
-        self._actions_here.numpy()[...] = self._last
-        self._observations.copy_(self._observations_here, non_blocking=True)
-        self._actions.copy_(self._actions_here, non_blocking=True)
+        self._here.last_actions.numpy()[...] = self._last
+        self._here.begins.numpy()[...] = self._begins
+        for there, here in zip(self._there, self._here, strict=True):
+            there.copy_(here, non_blocking=True)
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):  # graphs are recorded and replayed on the current device
                 if self._graph is None:
@@ -171,46 +175,26 @@ class ModelPolicy:
                 self._graph.replay()
         else:
             self._think()
+        self._begins[...] = False
         self.weights = {head: weight.cpu().numpy() for head, weight in self._weights.items()}
-        return self._logits
+        return self._distribution
 
-    def _take(self, observations: ArrayLike) -> None:
-        """Copy `[n, …]` observations to where the step reads them, refusing those the model did not learn from."""
+    def _take(self, observations: Any) -> None:
+        """Copy observations to where the step reads them, refusing those the model did not learn from."""
         self._need_reset()
-        here: NDArray[Any] = self._observations_here.numpy()
         try:
-            given = np.asarray(observations)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"the observations are not an array of numbers: give one of shape {here.shape}") from error
-        if given.shape != here.shape:
-            raise UserError(f"the policy was reset for observations of shape {here.shape}, not {given.shape}")
-        if given.dtype != here.dtype:
-            self._check_type(given)
-        with np.errstate(over="ignore"):  # what is too large is refused as infinite below
-            here[...] = given
-        if here.dtype.kind == "f" and not np.isfinite(here).all():
-            row = int(np.argmin(np.isfinite(here).all(1)))
-            raise UserError(f"the observation of row {row} has a value that is not a finite number (NaN or infinite)")
-
-    def _check_type(self, given: NDArray[Any]) -> None:
-        """Refuse numbers that would not be the same ones in the type the model learned from."""
-        spec = self.model.config.observation
-        learned = f"the policy learned from {spec.dtype} {spec.kind}s, these"
-        if spec.kind == "vector":
-            if given.dtype.kind not in "fiub":
-                raise UserError(f"{learned} are {given.dtype}: give them as {spec.dtype}")
-            return
-        if given.dtype.kind not in "iub":
-            raise UserError(f"{learned} are {given.dtype}: give them as the task does, whole numbers from 0 to 255")
-        if given.size and not (given.min() >= 0 and given.max() <= 255):
-            raise UserError(
-                f"{learned} hold numbers from {given.min()} to {given.max()}: give whole numbers from 0 to 255"
-            )
+            encoded = self.model.config.observation.encode(observations)
+        except SpaceError as error:
+            raise UserError(f"the observation of row {error.row} does not fit the policy: {error.problem}") from error
+        if len(encoded) != self._rows:
+            before, now = counted(self._rows or 0, "row"), counted(len(encoded), "row")
+            raise UserError(f"the policy was reset for {before}, these are observations of {now}: call reset(n) first")
+        self._here.observations.numpy()[...] = encoded
 
     def _think(self) -> None:
-        self._logits: Tensor
+        self._distribution: Tensor
         self._weights: dict[Head, Tensor]
-        self._logits, self._weights = self.model.step(self._cache, self._observations, self._actions, self.watch)
+        self._distribution, self._weights = self.model.step(self._cache, *self._there, self.watch)
 
     def _capture(self) -> None:
         """Record one step as a CUDA graph. The steps before it are undone by putting the clock of the cache back."""
@@ -227,16 +211,33 @@ class ModelPolicy:
             self._think()
 
 
+class _Inputs(NamedTuple):
+    """What a step reads: observations `[n, bytes]`, the actions before them `[n, …]`, and which rows begin `[n]`."""
+
+    observations: Tensor
+    last_actions: Tensor
+    begins: Tensor
+
+    @classmethod
+    def of(cls, n: int, config: NetworkConfig, device: torch.device | None) -> "_Inputs":
+        """Zeros on a device; None: on the host, where a GPU can fetch them."""
+        actions = torch.zeros((n, *config.actions.shape), dtype=getattr(torch, config.actions.dtype.name))
+        inputs = (
+            torch.zeros(n, config.observation.nbytes, dtype=torch.uint8),
+            actions,
+            torch.zeros(n, dtype=torch.bool),
+        )
+        if device is None and torch.cuda.is_available():
+            return cls(*(tensor.pin_memory() for tensor in inputs))
+        return cls(*(tensor.to(device or "cpu") for tensor in inputs))
+
+
 def _take_rows(cache: Any, rows: Tensor) -> Any:
     """The same cache with only those rows: its tensors are `[rows, …]`, in tuples and lists."""
     if isinstance(cache, Tensor):
         return cache[rows]
     parts = [_take_rows(part, rows) for part in cache]
     return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
-
-
-def _describe(spec: Any) -> str:
-    return f"{'×'.join(map(str, spec.shape))} {spec.kind}"
 
 
 def load_policy(
@@ -259,42 +260,45 @@ def load_policy(
             those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
             default: each costs a little at every step.
     """
-    model, config = load_model(Path(run), best=best)
-    heads = _heads_to_watch(watch, config)
+    return as_policy(Run(Path(run)).load_model(best), device=device, max_steps=max_steps, watch=watch)
+
+
+def as_policy(
+    trained: Trained,
+    *,
+    device: torch.device | str | None = None,
+    max_steps: int | None = None,
+    watch: str | Head | Sequence[Head] | None = None,
+) -> ModelPolicy:
+    """The policy of a trained network; see `load_policy`."""
+    config = trained.config
+    heads = _heads_to_watch(watch, trained)
     if not max_steps and config.task not in all_tasks():
         raise UserError(
-            f"{run} was trained on task {config.task!r}, which is not registered: import the file that registers it "
-            "before load_policy (for commands: `attentiontuner --import FILE ...`), or give max_steps="
+            f"{trained.run.path} was trained on task {config.task!r}, which is not registered: import the file that "
+            "registers it before load_policy (for commands: `attentiontuner --import FILE ...`), or give max_steps="
         )
     steps = max_steps or get_task(config.task, config.settings).max_steps
-    model = model.to(choose_device(device))
-    return ModelPolicy(model, steps, watch=heads, task=config.task)
+    return ModelPolicy(trained.model.to(choose_device(device)), steps, watch=heads, task=config.task)
 
 
-def _heads_to_watch(watch: str | Head | Sequence[Head] | None, config: Any) -> tuple[Head, ...]:
+def _heads_to_watch(watch: str | Head | Sequence[Head] | None, trained: Trained) -> tuple[Head, ...]:
     """The heads `watch` names, if the model of a run has them."""
     if watch is None:
         return ()
     if isinstance(watch, str) and watch == "supervised":
-        return recall_heads(config)
+        return trained.config.way.watchable(trained.config)
     if isinstance(watch, Head):
         watch = (watch,)
     if not isinstance(watch, str):
         if not isinstance(watch, Sequence) or not all(isinstance(head, Head) for head in watch):
             raise UserError(f'watch={watch!r}: write watch="1:1", several as watch="1:1,2:2", or watch="supervised"')
         watch = ",".join(map(str, watch)) or "none"
+    layers, heads = (1 + max(numbers) for numbers in zip(*trained.model.watchable, strict=True))
     try:
-        return parse_heads(watch, config.model.layers, config.model.heads)
+        return parse_heads(watch, layers, heads)
     except UserError as error:
         raise UserError(f'{error}; watch="supervised" takes those of the run') from error
-
-
-def recall_heads(config: Any) -> tuple[Head, ...]:
-    """The heads whose attention is worth looking at: the supervised ones, else those of the first layer."""
-    if isinstance(config.model, RecallConfig):
-        return (RECALL_HEAD,)
-    supervised: tuple[Head, ...] = config.supervised()
-    return supervised or tuple(Head(0, head) for head in range(config.model.heads))
 
 
 def recalled_steps(
@@ -305,40 +309,38 @@ def recalled_steps(
     At each step q of the demonstration, the earlier steps p on whose observation a supervised head puts at least the
     weight `threshold`; with several heads the largest weight counts. The demonstration's actions are taken as they are.
     """
-    model, config = load_model(Path(run), best=best)
-    policy = ModelPolicy(model.to(choose_device()), len(demonstration), watch=recall_heads(config))
-    if model.config.observation.shape != demonstration.observations.shape[1:]:  # type: ignore[union-attr]
-        raise UserError(
-            f"{run} was trained on {_describe(model.config.observation)} observations, "  # type: ignore[union-attr]
-            f"{demonstration.name} has {'×'.join(map(str, demonstration.observations.shape[1:]))}"
-        )
+    trained = Run(Path(run)).load_model(best)
+    policy = as_policy(trained, max_steps=len(demonstration), watch="supervised")
+    try:
+        seen = trained.config.model.observation.encode(demonstration.observations)
+    except SpaceError as error:
+        raise UserError(f"{demonstration.name} does not fit {run}: step {error.row} holds {error.problem}") from error
     policy.reset(1)
     found = []
     for q in range(len(demonstration)):
-        policy.observe(demonstration.observations[q : q + 1], demonstration.actions[q : q + 1])
+        policy.observe(trained.config.model.observation.decode(seen[q : q + 1]), demonstration.actions[q : q + 1])
         found += [(p, q, weight) for p, weight in sorted(policy.recalled(threshold)[0])]
     return found
 
 
 def success_during_training(
     task: Task, episodes: int, seed: int = SELECTION_SEED, workers: int | None = None, batch: int = DEFAULT_BATCH
-) -> Callable[[nn.Module], float]:
-    """The function `evaluate(model) -> success rate` (0 to 1) that `training.train` calls now and then.
+) -> Callable[[Network], float]:
+    """The function model → success rate (0 to 1) that `training.train` calls now and then.
 
     It always plays the same episodes, which are not those of `evaluate` unless its seed is given; the model's training
     mode is left as it was. A task that cannot be sent to worker processes is played in this one.
     """
     if workers is None and why_it_cannot_travel(task):
         workers = 0
-    seeds = [evaluation_seed(seed, index) for index in range(episodes)]
 
-    def evaluate(model: nn.Module) -> float:
+    def success(model: Network) -> float:
         training = model.training
         try:
             policy = ModelPolicy(model, task.max_steps)
-            results = rollout(policy, task, seeds, batch=batch, workers=workers)
+            _, summary = evaluate(policy, task, episodes, seed, batch=batch, workers=workers)
         finally:
             model.train(training)
-        return sum(result.success for result in results) / len(results)
+        return float(summary["success_rate"])
 
-    return evaluate
+    return success

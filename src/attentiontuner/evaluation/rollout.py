@@ -13,19 +13,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.cores import usable_cores
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.processes import usable_cores
+from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.workers import (
     GOING_ON,
     IDLE,
     RESET,
     SOLVED,
+    STEP,
     Environments,
     PlaysAlone,
     RowError,
 )
-from attentiontuner.tasks import Task
-from attentiontuner.wording import counted
+from attentiontuner.spaces import SpaceError
+from attentiontuner.tasks.task import Task
 
 DEFAULT_BATCH = 128
 
@@ -50,8 +52,8 @@ class Policy(Protocol):
         """Those rows begin a new episode, the others go on. Rows that have nothing to play are restarted every step."""
         ...
 
-    def act(self, observations: NDArray[Any]) -> NDArray[np.int64]:
-        """`[n, …]` observations → `[n]` actions."""
+    def act(self, observations: Any) -> NDArray[Any]:
+        """`[n, …]` observations (of several parts: a dictionary of them) → `[n]` actions (not discrete: `[n, k]`)."""
         ...
 
 
@@ -146,6 +148,7 @@ class _Play:
     ) -> None:
         self.task, self.seeds, self.episodes, self.on_result = task, seeds, episodes, on_result
         self.results: dict[int, EpisodeResult] = {}
+        self._actions = task.actions
         self._next = 0
         self._playing: dict[int, int] = {}  # row → index into seeds
 
@@ -220,18 +223,18 @@ class _Play:
             self._begin_next(environments, row)
 
     def _act(self, environments: Environments, policy: Policy, rows: NDArray[np.int64]) -> None:
-        """Fill in the commands of the rows that go on."""
+        """Fill in the commands and actions of the rows that go on."""
         shared = environments.rows
         going_on = (shared.ends[rows] == GOING_ON) & (shared.commands[rows] != IDLE)
         if not going_on.any():
             return
         policy.restart(np.flatnonzero(~going_on | (shared.steps[rows] == 0)))
-        actions = np.asarray(policy.act(shared.observations[rows]))
-        wrong = going_on & ((actions < 0) | (actions >= len(self.task.actions)))
-        if wrong.any():
-            at = int(np.flatnonzero(wrong)[0])
-            raise UserError(
-                f"{self.name_of(int(rows[at]))}: the policy chose action {actions[at]}, "
-                f"task {self.task.name!r} has the actions 0 to {len(self.task.actions) - 1}"
-            )
-        shared.commands[rows[going_on]] = actions[going_on]
+        actions = np.asarray(policy.act(self.task.observation.decode(shared.observations[rows])))
+        acting = rows[going_on]
+        try:
+            if actions.shape[:1] != rows.shape:
+                raise SpaceError(f"it gave actions of shape {actions.shape} for {counted(len(rows), 'row')}")
+            shared.actions[acting] = self._actions.encode(actions[going_on])
+        except SpaceError as error:
+            raise UserError(f"{self.name_of(int(acting[error.row]))}: the policy's act: {error.problem}") from error
+        shared.commands[acting] = STEP

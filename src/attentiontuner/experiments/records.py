@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.errors import UserError
-from attentiontuner.evaluation.metrics import wilson_interval
-from attentiontuner.experiments.cells import Cell, cell_config, longer_length
-from attentiontuner.files import write_text
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.training.config import CHANGEABLE, TrainConfig, first_difference
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import write_text
+from attentiontuner.core.wording import counted
+from attentiontuner.evaluation.evaluate import summarise
+from attentiontuner.evaluation.rollout import EpisodeResult
+from attentiontuner.experiments.planning.cells import Cell, cell_config, longer_length
+from attentiontuner.runs.config import CHANGEABLE, TrainConfig, first_difference
+from attentiontuner.spaces.observation import ObservationSpec
 
 SCHEMA = 1
 KIND = "attentiontuner record"
@@ -66,9 +67,10 @@ class Record:
         versions, device: of what it ran on.
         seconds: `collect`, `train`, `evaluate`.
         curves: one list per metric, one number (or None) per epoch.
-        evaluation: see `summarise`.
+        evaluation: see `evaluation_part`.
         attention: see `attention_maps`; empty where none were made.
         longer: evaluations like `evaluation` by the other values of `length` the cell asks for, as text.
+        jobs: how many cells ran side by side meanwhile, which its seconds depend on; None in older records.
     """
 
     cell: Cell
@@ -81,6 +83,7 @@ class Record:
     evaluation: Mapping[str, Any]
     attention: Mapping[str, Any]
     longer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    jobs: int | None = None
 
     @property
     def success(self) -> float:
@@ -108,6 +111,7 @@ class Record:
             "evaluation": dict(self.evaluation),
             "attention": dict(self.attention),
             **({"longer": dict(self.longer)} if self.longer else {}),
+            **({} if self.jobs is None else {"jobs": self.jobs}),
         }
 
     @classmethod
@@ -122,8 +126,9 @@ class Record:
         try:
             record = cls(
                 Cell.from_json(value["cell"]),
-                **{name: value[name] for name in cls.__dataclass_fields__ if name not in ("cell", "longer")},
+                **{name: value[name] for name in cls.__dataclass_fields__ if name not in ("cell", "longer", "jobs")},
                 longer=value.get("longer", {}),
+                jobs=value.get("jobs"),
             )
             record._check()
         except RecordError:
@@ -209,10 +214,10 @@ def finished(records: Path, cell: Cell) -> Record | None:
 
 def difference_from(record: Record, cell: Cell) -> str:
     """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is."""
-    model = {**record.config["model"], "observation": record.observation.to_json()}  # it can be written in two ways
-    model = {**_MODEL_DEFAULTS.get(model["architecture"], {}), **model}
-    before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": model}
     now = {"cell": cell.to_json(), **cell_config(cell).to_json()}
+    model = {**record.config["model"], "observation": record.observation.to_json()}  # it can be written in two ways
+    older = {name: value for name, value in _MODEL_DEFAULTS.items() if name in now["model"]}
+    before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": {**older, **model}}
     difference = first_difference(_decisive(before), _decisive(now))
     return "" if difference is None else "{} {}, not {}".format(*difference)
 
@@ -247,8 +252,6 @@ def set_aside(path: Path) -> Path:
 
 def read_records(folder: Path) -> list[Record]:
     """Every record under `folder`, sorted by path; unreadable ones are named on stderr and left where they are."""
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}: give the one that `attentiontuner reproduce` wrote to")
     found = []
     for path in sorted(folder.glob("*/*--seed*.json")):
         try:
@@ -262,8 +265,8 @@ def read_records(folder: Path) -> list[Record]:
 
 
 _DEFAULTS = {item.name: item.default for item in fields(TrainConfig) if item.default is not MISSING}
-_MODEL_DEFAULTS = {"recall": {"action_tokens": False}}
-"""What a record means that is older than a field of the configuration, or of its network's."""
+_MODEL_DEFAULTS = {"action_tokens": False}
+"""What a record means that is older than a field of the configuration, or of its network's where that has it."""
 
 
 def _percent(evaluation: Mapping[str, Any]) -> float:
@@ -273,21 +276,20 @@ def _percent(evaluation: Mapping[str, Any]) -> float:
 # --- parts of a record -----------------------------------------------------------------------------------------------
 
 
-def summarise(successes: list[bool], returns: list[float], lengths: list[int], seed: int, first: int) -> dict[str, Any]:
-    """The evaluation part: counts, interval, and every episode in order of its environment seed (`first`, + 1, …)."""
-    solved = sum(successes)
-    low, high = wilson_interval(solved, len(successes))
+def evaluation_part(results: Sequence[EpisodeResult], seed: int) -> dict[str, Any]:
+    """The evaluation part: counts, interval, and every episode in order of its environment seed (the first, + 1, …)."""
+    figures = summarise(results)
     return {
-        "episodes": len(successes),
+        "episodes": figures["episodes"],
         "seed": seed,
-        "first_environment_seed": first,
-        "successes": solved,
-        "success_rate": solved / len(successes),
-        "interval_95": [round(low, 5), round(high, 5)],
-        "mean_return": round(float(np.mean(returns)), 5),
-        "mean_length": round(float(np.mean(lengths)), 3),
-        "success": "".join("1" if success else "0" for success in successes),
-        "lengths": [int(length) for length in lengths],
+        "first_environment_seed": results[0].seed,
+        "successes": figures["successes"],
+        "success_rate": figures["success_rate"],
+        "interval_95": [round(end, 5) for end in figures["interval"]],
+        "mean_return": round(figures["mean_return"], 5),
+        "mean_length": round(figures["mean_length"], 3),
+        "success": "".join("1" if result.success else "0" for result in results),
+        "lengths": [result.length for result in results],
     }
 
 

@@ -7,7 +7,7 @@ from minigrid.core.actions import Actions
 from minigrid.core.constants import OBJECT_TO_IDX
 from numpy.typing import NDArray
 
-from attentiontuner.experts.base import Decision
+from attentiontuner.experts.expert import Decision
 
 DOOR, EMPTY = OBJECT_TO_IDX["door"], OBJECT_TO_IDX["empty"]
 

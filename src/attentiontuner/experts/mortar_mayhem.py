@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.experts.base import Decision
+from attentiontuner.experts.expert import Decision
 from attentiontuner.experts.turning import FORWARD, HEADINGS, STAY, Cell, towards, turned, turns
 
 WHITE = 255

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 from numpy.typing import NDArray
 
-from attentiontuner.experts.base import Decision
+from attentiontuner.experts.expert import Decision
 from attentiontuner.experts.turning import STAY, Cell, neighbour, towards
 
 SIDE = 7

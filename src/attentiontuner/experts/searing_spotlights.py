@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 from numpy.typing import NDArray
 
-from attentiontuner.experts.base import Decision
+from attentiontuner.experts.expert import Decision
 
 SPARSE_ANNOTATOR = "sparse"
 """Name of the second annotator: only the lit frames, and the frame in which the coin was taken."""

@@ -1,7 +1,9 @@
-"""Observations and actions to vectors. Legend: U distinct observations, D = d_model.
+"""Observations and actions to vectors. Legend: U distinct observations, D = d_model, K kinds in an observation.
 
-The paper's two CNNs differ between the benchmarks; vectors get a small MLP. `lookup` is a cheap stand-in for the symbol
-grid's CNN on a laptop: every (cell, symbol) pair has its own vector, and a grid is their sum.
+A batch has its observations as bytes `[U, nbytes]` (`spaces.ObservationSpec.encode`); here they are taken apart. Each
+part has an encoder of its own, and of several parts one layer makes one vector. The paper's two CNNs differ between the
+benchmarks; vectors get a small MLP. `lookup` is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell,
+symbol) pair has its own vector, and a grid is their sum.
 """
 
 import math
@@ -11,59 +13,139 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attentiontuner.errors import UserError
-from attentiontuner.models.fused import sinusoids
-from attentiontuner.models.images import BLOCK, blocks_of_weight, conv_relu, image_blocks, linear_of_map
-from attentiontuner.observations import ObservationSpec
+from attentiontuner.core.errors import UserError
+from attentiontuner.models.kernels import (
+    BLOCK,
+    blocks_of_weight,
+    conv_relu,
+    image_blocks,
+    linear,
+    linear_of_map,
+    sinusoids,
+)
+from attentiontuner.spaces.observation import ObservationSpec, Part
 
 Embedder = Literal["paper", "lookup"]
 
 SMALLEST_IMAGE = 36
 """Pixels a side that the three convolutions need."""
 
+MOST_COMBINATIONS = 4096
+"""Up to so many combinations of a cell's symbols are told apart; beyond, each channel's symbols on their own."""
+
+
+# --- bytes taken apart -----------------------------------------------------------------------------------------------
+
+
+def unpack(observations: Tensor, observation: ObservationSpec) -> dict[str, Tensor]:
+    """Bytes `[U, nbytes]` as the parts they are made of, each `[U, …]` in its own type."""
+    rows = split_parts(observations, observation)
+    return {name: decode(own, part) for own, (name, part) in zip(rows, observation.parts, strict=True)}
+
+
+def split_parts(observations: Tensor, observation: ObservationSpec) -> list[Tensor]:
+    """Bytes `[U, nbytes]` as those of each part in order; of one part they are what was given."""
+    if len(observation.parts) == 1:
+        return [observations]
+    rows = observations.split([part.nbytes for _, part in observation.parts], 1)
+    # Copied, because a number of four bytes cannot begin just anywhere.
+    return [own.clone(memory_format=torch.contiguous_format) for own in rows]
+
+
+def decode(encoded: Tensor, part: Part) -> Tensor:
+    """One part's bytes `[U, nbytes]` as `[U, …]`: a view of them."""
+    values = encoded.contiguous().view(torch.float32) if part.kind == "vector" else encoded
+    return values.reshape(len(encoded), *part.shape)
+
+
+def first_of_channel(symbols: tuple[int, ...]) -> Tensor:
+    """The numbers of the channels' first symbols where the symbols of all channels are counted on: `[C]`."""
+    counts = torch.tensor(symbols, dtype=torch.long)
+    return counts.cumsum(0) - counts
+
+
+class CellKinds(nn.Module):
+    """What kind a symbol grid's cells are: `[U, W, H, C]` → `[U, K]`, numbers in `range(count)`.
+
+    A kind is a combination of symbols, one of each channel, as digits of a number, the first the highest. Where these
+    would be too many each channel's symbols are kinds of their own, and a cell is of C of them.
+
+    Attributes:
+        count: how many kinds there are.
+        per_observation: K.
+        features: how many (cell, kind) there are.
+    """
+
+    def __init__(self, part: Part) -> None:
+        super().__init__()
+        self.symbols = part.symbols
+        self.combined = math.prod(part.symbols) <= MOST_COMBINATIONS
+        self.count = math.prod(part.symbols) if self.combined else sum(part.symbols)
+        cells, of_a_cell = part.shape[0] * part.shape[1], 1 if self.combined else len(part.symbols)
+        self.per_observation, self.features = cells * of_a_cell, cells * self.count
+        self.first_of_channel: Tensor
+        self.first_of_cell: Tensor
+        self.register_buffer("first_of_channel", first_of_channel(part.symbols), persistent=False)
+        first = (torch.arange(cells) * self.count).repeat_interleave(of_a_cell)
+        self.register_buffer("first_of_cell", first, persistent=False)
+
+    def forward(self, grids: Tensor) -> Tensor:
+        if not self.combined:
+            return (grids + self.first_of_channel).flatten(1)
+        kind = torch.zeros(grids.shape[:-1], dtype=torch.long, device=grids.device)
+        for channel, count in enumerate(self.symbols):
+            kind = kind * count + grids[..., channel].long()
+        return kind.flatten(1)
+
+    def in_place(self, kinds: Tensor) -> Tensor:
+        """Kinds `[U, K]` as numbers of (cell, kind) in `range(features)`."""
+        return kinds + self.first_of_cell
+
+
+# --- encoders of one part --------------------------------------------------------------------------------------------
+
 
 class ImageEmbedding(nn.Module):
-    """An observation to one vector: `[U, …]` → `[U, D]`."""
+    """An image or a symbol grid to one vector: bytes `[U, nbytes]` → `[U, D]`."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int) -> None:
+    def __init__(self, part: Part, d_model: int) -> None:
         super().__init__()
-        self.observation = observation
-        if observation.kind == "grid":
-            channels = sum(observation.symbols)
+        self.part = part
+        if part.kind == "grid":
             self.cnn = nn.Sequential(
-                nn.Conv2d(channels, 40, 3, padding=1), nn.ReLU(), nn.Conv2d(40, 80, 3, padding=1), nn.ReLU()
+                nn.Conv2d(sum(part.symbols), 40, 3, padding=1), nn.ReLU(), nn.Conv2d(40, 80, 3, padding=1), nn.ReLU()
             )
         else:
-            if min(observation.shape[:2]) < SMALLEST_IMAGE:
-                sides = " × ".join(map(str, observation.shape[:2]))
+            if min(part.shape[:2]) < SMALLEST_IMAGE:
+                sides = " × ".join(map(str, part.shape[:2]))
                 raise UserError(
                     f"images of {sides} pixels are too small for the network: enlarge them to {SMALLEST_IMAGE} or more "
                     "a side in the task's wrap"
                 )
             self.cnn = nn.Sequential(
-                nn.Conv2d(observation.shape[2], 32, 8, stride=4),
+                nn.Conv2d(part.shape[2], 32, 8, stride=4),
                 nn.ReLU(),
                 nn.Conv2d(32, 64, 4, stride=2),
                 nn.ReLU(),
                 nn.Conv2d(64, 64, 3),
                 nn.ReLU(),
             )
-        self.one_hot: Tensor
-        if observation.kind == "grid":
-            self.register_buffer("one_hot", one_hot_table(observation.symbols), persistent=False)
+        self.first_of_channel: Tensor
+        self.register_buffer("first_of_channel", first_of_channel(part.symbols), persistent=False)
         with torch.no_grad():
-            last_map = self.features(self.planes(torch.zeros(1, *observation.shape, dtype=torch.uint8)))
+            last_map = self.features(self.planes(torch.zeros(1, part.nbytes, dtype=torch.uint8)))
         self.channels, self.places = last_map.shape[1], last_map[0, 0].numel()
         self.fc = nn.Sequential(nn.Linear(last_map.numel(), d_model), nn.Tanh())
 
-    def planes(self, observations: Tensor) -> Tensor:
-        """Bytes `[U, W, H, C]` to what is convolved: one-hot symbols `[U, planes, W, H]`, or colours in [0, 1], in
+    def planes(self, encoded: Tensor) -> Tensor:
+        """Bytes `[U, nbytes]` to what is convolved: one-hot symbols `[U, planes, W, H]`, or colours in [0, 1], in
         blocks `[U, 16·C, W/4, H/4]`."""
         dtype = next(self.cnn.parameters()).dtype
-        if self.observation.kind == "image":
-            return image_blocks(observations, dtype)
-        cells = F.embedding(cell_kinds(observations, self.observation.symbols), self.one_hot.to(dtype))
-        return cells.view(*observations.shape[:3], -1).permute(0, 3, 1, 2)
+        values = decode(encoded, self.part)
+        if self.part.kind == "image":
+            return image_blocks(values, dtype)
+        one_hot = torch.zeros(*values.shape[:3], sum(self.part.symbols), dtype=dtype, device=values.device)
+        return one_hot.scatter_(-1, values + self.first_of_channel, 1).permute(0, 3, 1, 2)
 
     def features(self, planes: Tensor) -> Tensor:
         """The last map `[U, channels, w, h]`."""
@@ -78,80 +160,79 @@ class ImageEmbedding(nn.Module):
 
     def vector(self, features: Tensor) -> Tensor:
         """`[U, channels, w, h]` → `[U, D]`."""
-        linear, tanh = self.fc
-        assert isinstance(linear, nn.Linear)
-        embedded: Tensor = tanh(linear_of_map(features, linear))
+        layer, tanh = self.fc
+        assert isinstance(layer, nn.Linear)
+        embedded: Tensor = tanh(linear_of_map(features, layer))
         return embedded
 
-    def forward(self, observations: Tensor) -> Tensor:
-        return self.vector(self.features(self.planes(observations)))
+    def forward(self, encoded: Tensor) -> Tensor:
+        return self.vector(self.features(self.planes(encoded)))
 
 
 class LookupEmbedding(nn.Module):
-    """A symbol grid to one vector by table look-up: the sum over its cells of a vector for (cell, symbols)."""
+    """A symbol grid to one vector by table look-up, the sum over its cells of a vector for (cell, symbols): bytes
+    `[U, nbytes]` → `[U, D]`."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int) -> None:
+    def __init__(self, part: Part, d_model: int) -> None:
         super().__init__()
-        self.symbols = observation.symbols
-        self.kinds = math.prod(observation.symbols)
-        cells = observation.shape[0] * observation.shape[1]
-        self.table = nn.Embedding(cells * self.kinds, d_model)
-        nn.init.normal_(self.table.weight, std=1 / math.sqrt(cells))
-        self.first_of_cell: Tensor
-        self.register_buffer("first_of_cell", torch.arange(cells) * self.kinds, persistent=False)
+        self.part, self.kinds = part, CellKinds(part)
+        self.table = nn.Embedding(self.kinds.features, d_model)
+        nn.init.normal_(self.table.weight, std=1 / math.sqrt(self.kinds.per_observation))
 
-    def forward(self, observations: Tensor) -> Tensor:
-        cells = cell_kinds(observations, self.symbols) + self.first_of_cell
-        return torch.tanh(sum_of_rows(self.table.weight, cells))
+    def forward(self, encoded: Tensor) -> Tensor:
+        kinds = self.kinds(decode(encoded, self.part))
+        return torch.tanh(sum_of_rows(self.table.weight, self.kinds.in_place(kinds)))
 
 
 class VectorEmbedding(nn.Module):
-    """A flat vector to one vector through an MLP: `[U, features]` → `[U, D]`."""
+    """A flat vector to one vector through an MLP: bytes `[U, nbytes]` → `[U, D]`."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int) -> None:
+    def __init__(self, part: Part, d_model: int) -> None:
         super().__init__()
-        self.mlp = nn.Sequential(
-            nn.Linear(observation.shape[0], d_model), nn.ReLU(), nn.Linear(d_model, d_model), nn.Tanh()
-        )
+        self.part = part
+        self.mlp = nn.Sequential(nn.Linear(part.shape[0], d_model), nn.ReLU(), nn.Linear(d_model, d_model), nn.Tanh())
+
+    def vector(self, values: Tensor) -> Tensor:
+        """`[U, features]` → `[U, D]`."""
+        embedded: Tensor = self.mlp(values.to(next(self.mlp.parameters()).dtype))
+        return embedded
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        return self.vector(decode(encoded, self.part))
+
+
+# --- whole observations ----------------------------------------------------------------------------------------------
+
+
+class PartsEmbedding(nn.Module):
+    """Several parts to one vector, each through its encoder and all through one layer: `[U, nbytes]` → `[U, D]`."""
+
+    def __init__(self, observation: ObservationSpec, d_model: int, embedder: Embedder) -> None:
+        super().__init__()
+        self.observation = observation
+        self.parts = nn.ModuleList(part_embedding(part, d_model, embedder) for _, part in observation.parts)
+        self.joined = nn.Linear(len(self.parts) * d_model, d_model)
 
     def forward(self, observations: Tensor) -> Tensor:
-        weight = next(self.mlp.parameters())
-        embedded: Tensor = self.mlp(observations.to(weight.dtype))
-        return embedded
-
-
-class ActionEmbedding(nn.Module):
-    """A discrete action to one vector: `[S]` → `[S, D]`."""
-
-    def __init__(self, actions: int, d_model: int) -> None:
-        super().__init__()
-        self.actions = actions
-        self.mlp = nn.Sequential(nn.Linear(actions, d_model), nn.Tanh())
-
-    def forward(self, actions: Tensor) -> Tensor:
-        weight = next(self.mlp.parameters())
-        embedded: Tensor = self.mlp(F.one_hot(actions, self.actions).to(weight.dtype))
-        return embedded
-
-
-class PositionalEmbedding(nn.Module):
-    """Sinusoidal positions in timesteps: o_t and a_t share position t. `[S]` → `[S, D]`."""
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-        self.d_model = d_model
-
-    def forward(self, time: Tensor) -> Tensor:
-        return sinusoids(time, self.d_model)
+        rows = split_parts(observations, self.observation)
+        vectors = torch.cat([part(own) for part, own in zip(self.parts, rows, strict=True)], -1)
+        return linear(vectors, self.joined.weight, self.joined.bias)
 
 
 def observation_embedding(observation: ObservationSpec, d_model: int, embedder: Embedder) -> nn.Module:
-    """The embedder of this kind of observation."""
-    if observation.kind == "vector":
-        return VectorEmbedding(observation, d_model)
-    if embedder == "lookup" and observation.kind == "grid":
-        return LookupEmbedding(observation, d_model)
-    return ImageEmbedding(observation, d_model)
+    """The embedder of these observations: bytes `[U, nbytes]` → `[U, D]`."""
+    if len(observation.parts) > 1:
+        return PartsEmbedding(observation, d_model, embedder)
+    return part_embedding(observation.parts[0][1], d_model, embedder)
+
+
+def part_embedding(part: Part, d_model: int, embedder: Embedder) -> nn.Module:
+    """The encoder of this kind of part."""
+    if part.kind == "vector":
+        return VectorEmbedding(part, d_model)
+    if embedder == "lookup" and part.kind == "grid":
+        return LookupEmbedding(part, d_model)
+    return ImageEmbedding(part, d_model)
 
 
 def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -163,15 +244,15 @@ def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> T
     return (chosen if weights is None else chosen * weights[..., None]).sum(1)
 
 
-def one_hot_table(symbols: tuple[int, ...]) -> Tensor:
-    """For each kind of cell (see `cell_kinds`) its one-hot symbols side by side: `[kinds, planes]`."""
-    digits = torch.cartesian_prod(*(torch.arange(count) for count in symbols)).view(-1, len(symbols))
-    return torch.cat([F.one_hot(digits[:, channel], count) for channel, count in enumerate(symbols)], -1).float()
+# --- actions and positions -------------------------------------------------------------------------------------------
 
 
-def cell_kinds(observations: Tensor, symbols: tuple[int, ...]) -> Tensor:
-    """Symbol grids `[U, W, H, C]` to one number per cell `[U, W·H]`: its symbols as digits, the first the highest."""
-    kind = torch.zeros(observations.shape[:-1], dtype=torch.long, device=observations.device)
-    for channel, count in enumerate(symbols):
-        kind = kind * count + observations[..., channel].long()
-    return kind.flatten(1)
+class PositionalEmbedding(nn.Module):
+    """Sinusoidal positions in timesteps: o_t and a_t share position t. `[S]` → `[S, D]`."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+
+    def forward(self, time: Tensor) -> Tensor:
+        return sinusoids(time, self.d_model)

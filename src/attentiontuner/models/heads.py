@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 
 
 class Head(NamedTuple):

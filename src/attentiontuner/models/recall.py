@@ -18,20 +18,20 @@ with the action before it (n = 1), unless that action is to be a token of its ow
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attentiontuner.data.batches import Batch
-from attentiontuner.errors import UserError
-from attentiontuner.models.cells import DenseCells, GridCells, Observed
+from attentiontuner.data.batch import Batch, Layout
+from attentiontuner.models.actions import action_head
+from attentiontuner.models.attention import causal_attention
 from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
-from attentiontuner.models.transformer import Layout, Output, Recalled
-from attentiontuner.observations import ObservationSpec
+from attentiontuner.models.memory import observation_memory
+from attentiontuner.models.network import Network, NetworkConfig, Observed, Output
 
 MOST = 4.0
 """The largest score: exp(4) things at one step are more than any step holds."""
@@ -42,15 +42,20 @@ NEVER = -1e4
 RECALL_HEAD = Head(0, 0)
 """The one head that recalls."""
 
+Keys = Literal["cells", "observation"]
+Gates = Literal["scalar", "full"]
+RecallLoss = Literal["count", "rows", "binary"]
+
 
 @dataclass(frozen=True)
-class RecallConfig:
+class RecallConfig(NetworkConfig):
     """Sizes, and for studies what can be taken away.
 
     Attributes:
         layers: four for images where nothing is said, two for symbol grids and vectors, which need no more.
         periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
-        whole: what is read adds up whole numbers. Not where the loss is `binary`: its scores count nothing.
+        whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs. Not where the loss is
+            `binary`: its scores count nothing.
         bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
             start makes the first steps push all keys down.
         keys: `cells`: the query meets every cell of an observation; `observation`: one product of query and key for it.
@@ -68,21 +73,21 @@ class RecallConfig:
         positions: steps know their number. Without it episodes may be longer than those of the training set.
     """
 
-    observation: ObservationSpec
-    actions: int
+    architecture: ClassVar[str] = "recall"
+
     d_model: int = 128
     layers: int = None  # type: ignore[assignment]  # never None once it is made
     heads: int = 2
     feedforward: int = 512
     dropout: float = 0.1
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
-    whole: bool = True
+    whole: bool | None = None
     bias: float = -9.0
-    keys: Literal["cells", "observation"] = "cells"
-    gates: Literal["scalar", "full"] = "scalar"
+    keys: Keys = "cells"
+    gates: Gates = "scalar"
     when: bool = True
     marks: int = 4
-    loss: Literal["count", "rows", "binary"] = "count"
+    loss: RecallLoss = "count"
     standardise: bool = True
     rarity: bool = True
     token_dropout: float = 0.0
@@ -91,27 +96,22 @@ class RecallConfig:
     positions: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:
-            object.__setattr__(self, "layers", 4 if self.observation.kind == "image" else 2)
-        for field in ("actions", "d_model", "layers", "heads", "feedforward"):
-            if getattr(self, field) < 1:
-                raise UserError(f"model {field}: {getattr(self, field)} is below 1")
-        if self.d_model % (2 * self.heads):
-            raise UserError(
-                f"model d_model: {self.d_model} is not a multiple of twice the number of heads, {self.heads}"
-            )
-        for field in ("dropout", "token_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                raise UserError(f"model {field}: {getattr(self, field)} is not in [0, 1)")
-        choices = {"keys": ("cells", "observation"), "gates": ("scalar", "full"), "loss": ("count", "rows", "binary")}
-        for field, allowed in choices.items():
-            if getattr(self, field) not in allowed:
-                raise UserError(f"model {field}: {getattr(self, field)!r} is not one of {', '.join(allowed)}")
-        if self.marks < 0:
-            raise UserError(f"model marks: {self.marks} is below 0")
-        if min(self.periods, default=1) <= 0:
-            raise UserError(f"model periods: {self.periods} must all be above 0")
+            object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
+        for name in ("d_model", "layers", "heads", "feedforward"):
+            self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        for name in ("dropout", "token_dropout"):
+            self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
+        for name, kind in (("keys", Keys), ("gates", Gates), ("loss", RecallLoss)):
+            self.check_range(name, getattr(self, name) in get_args(kind), f"one of {', '.join(get_args(kind))}")
+        self.check_range("marks", self.marks >= 0, "0 or more")
+        self.check_range("periods", min(self.periods, default=1) > 0, "all above 0")
+
+    def build(self) -> "RecallTransformer":
+        return RecallTransformer(self)
 
     @property
     def tokens_per_step(self) -> int:
@@ -121,11 +121,7 @@ class RecallConfig:
     @property
     def reads_whole(self) -> bool:
         """Whether the network reads an amount, and as a sum of whole numbers."""
-        return self.whole and bool(self.periods) and self.loss != "binary"
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value that `models.model_config_from_json` reads back."""
-        return {"architecture": "recall", **asdict(self), "observation": self.observation.to_json()}
+        return self.whole is not False and bool(self.periods) and self.loss != "binary"
 
 
 # --- the head that recalls -------------------------------------------------------------------------------------------
@@ -240,7 +236,7 @@ class RecallLayer(nn.Module):
         return finished
 
 
-class Cache(NamedTuple):
+class RecallCache(NamedTuple):
     """The past of R episodes; step t stands in place t, its tokens in the n places from n·t on."""
 
     keys: list[Tensor]  # per layer [R, H, n·max_steps, h]
@@ -251,16 +247,31 @@ class Cache(NamedTuple):
     time: Tensor  # [R] the present step of each row
 
 
-class RecallTransformer(nn.Module):
+class Recalled(NamedTuple):
+    """What the recall head did: scores s `[B, T, T]` over timesteps, their mass Σ exp(s) and by how much they were cut
+    off, both `[B, T]`."""
+
+    scores: Tensor
+    mass: Tensor
+    cut: Tensor
+
+
+class RecallTransformer(Network):
     """The policy: actions from all observations and actions so far."""
+
+    config: RecallConfig
+    fits = True
+    tested_at_once = 0  # every query meets every cell of the past, which takes room
 
     def __init__(self, config: RecallConfig) -> None:
         super().__init__()
         self.config = config
-        grid = config.observation.kind == "grid"
-        embedding = GridCells if grid else DenseCells
-        self.observation_embedding = embedding(config.observation, config.d_model, config.d_model // config.heads)
-        self.action_embedding = nn.Embedding(config.actions + 1, config.d_model)  # the last: no action yet
+        self.action_head = action_head(config.actions)
+        self.observation_embedding = observation_memory(
+            config.observation, config.d_model, config.d_model // config.heads
+        )
+        # The last row: no action yet.
+        self.action_embedding = nn.Embedding(self.action_head.features + 1, config.d_model)
         nn.init.normal_(self.action_embedding.weight, std=0.3)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
@@ -268,17 +279,22 @@ class RecallTransformer(nn.Module):
         recall = Recall(config, self.observation_embedding.kinds_in_view)
         self.layers = nn.ModuleList(RecallLayer(config, None if number else recall) for number in range(config.layers))
         self.output_norm = nn.LayerNorm(config.d_model)
-        self.output = nn.Linear(config.d_model, config.actions)
+        self.output = nn.Linear(config.d_model, self.action_head.width)
+
+    @property
+    def watchable(self) -> tuple[Head, ...]:
+        return (RECALL_HEAD,)
 
     def fit(self, observed: Observed, frames: int) -> None:
-        """Standardise the input with the training set: blocks of its distinct observations `[u, …]` with how many
+        """Standardise the input with the training set: blocks of its distinct observations `[u, nbytes]` with how many
         steps saw each `[u]`, about `frames` observations in all."""
         if self.config.standardise:
             self.observation_embedding.fit(observed, frames, self.config.rarity)
 
-    def tokens(self, seen: Tensor, last: Tensor, time: Tensor) -> Tensor:
-        """Vectors of observations `[S, D]`, the action before each (-1: none yet) and its time `[S]` → `[S, n, D]`."""
-        done = self.action_embedding(torch.where(last < 0, self.config.actions, last))
+    def tokens(self, seen: Tensor, last: Tensor, begins: Tensor, time: Tensor) -> Tensor:
+        """Vectors of observations `[S, D]`, the action before each `[S, …]` (none where an episode begins) and its time
+        `[S]` → `[S, n, D]`."""
+        done = self.action_head.embed(last, begins, self.action_embedding.weight)
         if self.config.action_tokens:
             tokens = torch.stack([done, seen], 1)
         else:
@@ -288,18 +304,17 @@ class RecallTransformer(nn.Module):
         normal: Tensor = self.token_dropout(self.embedding_norm(tokens))
         return normal
 
-    def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
-        """Logits of every step, and what the recall head did if it is supervised."""
+    def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
+        """The action distribution of every step, and a `Recalled` for the recall head if it is asked for."""
         vectors, memory, kinds = self.observation_embedding(batch.observations)
-        last = torch.where(batch.time == 0, -1, batch.actions.roll(1))
-        tokens = self.tokens(batch.per_step(vectors), last, batch.time)
+        tokens = self.tokens(batch.per_step(vectors), batch.last_actions, batch.begins, batch.time)
         steps, layout = Layout.of(batch, per_step=1), Layout.of(batch, self.config.tokens_per_step)
         recalled = None
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
             normal, projected = layer.project(tokens)  # [S, n, D], [S, n, 3, H, h]
             fused = projected[:, :, :, 0 if layer.recall is None else 1 :].flatten(0, 1)  # the heads that only attend
-            mixed = layout.fused_attention(fused).view(*tokens.shape[:2], -1) if fused.shape[2] else tokens[..., :0]
+            mixed = causal_attention(fused, layout).view(*tokens.shape[:2], -1) if fused.shape[2] else tokens[..., :0]
             told: Tensor | float = 0.0
             if layer.recall is not None:
                 past = (steps.pad(batch.per_step(memory)), steps.pad(batch.per_step(kinds)))
@@ -308,7 +323,8 @@ class RecallTransformer(nn.Module):
                 own, told = (self._at_observations(steps.pack(part)) for part in (own, told))
                 mixed = torch.cat([own, mixed], -1)
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
-        return Output(self.output(self.output_norm(tokens[:, -1])), {}, recalled if supervised else None)
+        watched = {head: recalled for head in watch if head == RECALL_HEAD}
+        return Output(self.action_head, self.output(self.output_norm(tokens[:, -1])), watched)
 
     def _at_observations(self, part: Tensor) -> Tensor:
         """Something of each step `[S, D]` at its last token, its observation: `[S, n, D]`, zeros elsewhere."""
@@ -325,16 +341,16 @@ class RecallTransformer(nn.Module):
         scores = recall.scores(normal, query, key, recall.offers(normal), self.positional_encoding(step), cells)
         scores, weights, mass, cut = settle(scores, step < step[:, None])
         told = recall.read(scores, mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
-        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, cut, self.config.loss)
+        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, cut)
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
-        recalled: Recalled = self(batch, (RECALL_HEAD,)).recalled
+        recalled: Recalled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
         return recalled.scores.exp().clamp(max=1)[None, None]
 
     # --- one step at a time ------------------------------------------------------------------------------------------
 
-    def start(self, rows: int, max_steps: int) -> Cache:
+    def start(self, rows: int, max_steps: int) -> RecallCache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
         config, weight = self.config, self.output.weight
         shape = (rows, config.heads, config.tokens_per_step * max_steps, config.d_model // config.heads)
@@ -344,19 +360,19 @@ class RecallTransformer(nn.Module):
             weight.new_zeros(rows, max_steps, size)
             for size in (1, config.marks if self.observation_embedding.kinds_in_view else 0)
         )
-        return Cache(keys, values, memory, offers, marks, torch.full((rows,), -1, device=weight.device))
+        return RecallCache(keys, values, memory, offers, marks, torch.full((rows,), -1, device=weight.device))
 
     def step(
-        self, cache: Cache, observations: Tensor, last_actions: Tensor, watch: Sequence[Head] = ()
+        self, cache: RecallCache, observations: Tensor, last_actions: Tensor, begins: Tensor, watch: Sequence[Head] = ()
     ) -> tuple[Tensor, dict[Head, Tensor]]:
-        """One step of R episodes; see `Transformer.step`. The recall head's weights are exp(s): how many things were
+        """One step of R episodes; see `Network.step`. The recall head's weights are exp(s): how many things were
         recalled from each step. They sum to the mass, not to 1."""
         row = torch.arange(len(cache.time), device=cache.time.device)
-        time = torch.where(last_actions < 0, 0, cache.time + 1)
+        time = torch.where(begins, 0, cache.time + 1)
         cache.time.copy_(time)
         vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
-        tokens, n = self.tokens(vectors, last_actions, time), self.config.tokens_per_step  # [R, n, D]
+        tokens, n = self.tokens(vectors, last_actions, begins, time), self.config.tokens_per_step  # [R, n, D]
         # A host that computes by itself saves the steps nobody has reached; a GPU keeps one shape and never waits.
         total = cache.memory.shape[1]
         end = int(time.max()) + 1 if time.device.type == "cpu" else total

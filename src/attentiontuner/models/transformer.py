@@ -1,39 +1,35 @@
 """The paper's causal Transformer over o_0, a_0, o_1, a_1, …: the whole model, top to bottom.
 
-Legend: B episodes, S steps in all of them (packed end to end, see `data.batches`), T steps of the longest episode,
+Legend: B episodes, S steps in all of them (packed end to end, see `data.batch`), T steps of the longest episode,
 n = 2T tokens, D = d_model, H heads of size D / H, R rows of a streaming cache. Module and parameter names are those of
 the network tree printed in the paper's appendix, so weights trained with the authors' code load as they are.
 """
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 
-from attentiontuner.data.batches import FILLER_STEPS, Batch
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.tokens import TOKENS_PER_STEP
-from attentiontuner.errors import UserError
-from attentiontuner.models.embedders import ActionEmbedding, Embedder, PositionalEmbedding, observation_embedding
-from attentiontuner.models.fused import embed_norm, linear, linear_add_norm, linear_relu
+from attentiontuner.models.actions import ActionHead, action_head
+from attentiontuner.models.attention import Watched, causal_attention
+from attentiontuner.models.embedders import Embedder, PositionalEmbedding, observation_embedding
 from attentiontuner.models.heads import Head
-from attentiontuner.observations import ObservationSpec
-
-# PyTorch changed how one asks for causal attention over packed sequences.
-_BY_WINDOW = "window_size" in inspect.signature(varlen_attn).parameters
-_CAUSAL: dict[str, Any] = {"window_size": (-1, 0)} if _BY_WINDOW else {"is_causal": True}
+from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
+from attentiontuner.models.network import Network, NetworkConfig, Output
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(NetworkConfig):
     """Sizes of the network; the defaults are the paper's."""
 
-    observation: ObservationSpec
-    actions: int
+    architecture: ClassVar[str] = "transformer"
+
     d_model: int = 512
     layers: int = 4
     heads: int = 2
@@ -42,114 +38,17 @@ class TransformerConfig:
     embedder: Embedder = "paper"
 
     def __post_init__(self) -> None:
-        for field in ("actions", "d_model", "layers", "heads", "feedforward"):
-            if getattr(self, field) < 1:
-                raise UserError(f"model {field}: {getattr(self, field)} is below 1")
-        if self.d_model % (2 * self.heads):
-            raise UserError(
-                f"model d_model: {self.d_model} is not a multiple of twice the number of heads, {self.heads}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"model dropout: {self.dropout} is not in [0, 1)")
-        if self.embedder not in ("paper", "lookup"):
-            raise UserError(f"model embedder: {self.embedder!r} is neither 'paper' nor 'lookup'")
-        if self.embedder == "lookup" and self.observation.kind != "grid":
-            raise UserError(
-                f"model embedder: 'lookup' is for symbol grids, not for {self.observation.kind} observations"
-            )
+        super().__post_init__()
+        for name in ("d_model", "layers", "heads", "feedforward"):
+            self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
+        self.check_range("embedder", self.embedder in ("paper", "lookup"), "'paper' or 'lookup'")
+        if self.embedder == "lookup" and "grid" not in self.observation.kinds:
+            raise UserError(f"model embedder: 'lookup' is for symbol grids, not for {self.observation} observations")
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value that `models.model_config_from_json` reads back."""
-        return {"architecture": "transformer", **asdict(self), "observation": self.observation.to_json()}
-
-
-class Output(NamedTuple):
-    """What a forward pass gives.
-
-    Attributes:
-        logits: `[S, actions]`, the action distribution at each step.
-        watched: the heads asked for.
-        recalled: what a recall head did (`models.recall`), None without one.
-    """
-
-    logits: Tensor
-    watched: dict[Head, "Watched"]
-    recalled: "Recalled | None" = None
-
-
-class Watched(NamedTuple):
-    """A head whose weights are wanted: what its layer projected `[2S, 3, H, D / H]`, and where the tokens stand."""
-
-    projected: Tensor
-    head: int
-    layout: "Layout"
-
-    def log_attention(self) -> Tensor:
-        """Log of the attention weights, -inf above the diagonal: float32 `[B, n, n]`."""
-        query, key = self.layout.pad(self.projected[:, :2, self.head]).unbind(2)  # [B, n, D / H] each
-        return causal_log_attention(query, key)
-
-
-class Recalled(NamedTuple):
-    """Scores s `[B, T, T]` over timesteps, their mass Σ exp(s) and by how much they were cut off, both `[B, T]`, and
-    the loss they are trained with."""
-
-    scores: Tensor
-    mass: Tensor
-    cut: Tensor
-    loss: str
-
-
-class Layout(NamedTuple):
-    """Where packed tokens stand: end to end, and in the padded layout that attention weights need."""
-
-    slot: Tensor  # [S] of each step, see `Batch`
-    bounds: Tensor  # [B + 2] int32: 0, then the tokens up to the end of each episode, the fillers last
-    rows: int  # B
-    tokens: int  # n
-    per_step: int
-
-    @classmethod
-    def of(cls, batch: Batch, per_step: int = TOKENS_PER_STEP) -> "Layout":
-        """The layout of a batch whose steps are `per_step` tokens each."""
-        return cls(batch.slot, (per_step * batch.bounds).int(), batch.rows, per_step * batch.longest, per_step)
-
-    @property
-    def place(self) -> Tensor:
-        """`[tokens]` flat place of each token in `[B·n]`; fillers stand at or after the end."""
-        own = torch.arange(self.per_step, device=self.slot.device)
-        return torch.add(own, self.slot[:, None], alpha=self.per_step).flatten()
-
-    def pad(self, packed: Tensor) -> Tensor:
-        """`[tokens, …]` → `[B, n, …]`, zeros where an episode is over."""
-        size = self.rows * self.tokens
-        padded = packed.new_zeros(size + self.per_step, *packed.shape[1:]).index_copy(0, self.place, packed)
-        return padded[:size].view(self.rows, self.tokens, *packed.shape[1:])
-
-    def pack(self, padded: Tensor) -> Tensor:
-        """`[B, n, …]` → `[tokens, …]`."""
-        last = self.rows * self.tokens - 1
-        return padded.flatten(0, 1).index_select(0, self.place.clamp(max=last))
-
-    def fused_attention(self, projected: Tensor) -> Tensor:
-        """Causal attention within each episode: `[tokens, 3, h, D / H]` → `[tokens, h, D / H]`."""
-        size = projected.shape[-1]
-        if projected.is_cuda and projected.dtype == torch.bfloat16 and size % 8 == 0 and size <= 256:  # what it can do
-            longest = max(self.tokens, self.per_step * FILLER_STEPS)
-            query, key, value = projected.unbind(1)
-            out = varlen_attn(query, key, value, self.bounds, self.bounds, longest, longest, **_CAUSAL)
-            assert isinstance(out, Tensor)
-            return out
-        if projected.device.type == "cpu":  # a host that computes by itself takes episode after episode, unpadded
-            episodes = [part for part in projected.split(self.bounds.diff().tolist()) if len(part)]
-            return torch.cat([_attend(part[None])[0] for part in episodes])
-        return self.pack(_attend(self.pad(projected)))
-
-
-def _attend(projected: Tensor) -> Tensor:
-    """Causal attention: `[B, n, 3, h, D / H]` → `[B, n, h, D / H]`."""
-    query, key, value = projected.permute(2, 0, 3, 1, 4)  # [B, h, n, D / H] each
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
+    def build(self) -> "Transformer":
+        return Transformer(self)
 
 
 class SelfAttention(nn.Module):
@@ -185,13 +84,6 @@ class SelfAttention(nn.Module):
         return seen.transpose(1, 2).flatten(2), query
 
 
-def causal_log_attention(query: Tensor, key: Tensor) -> Tensor:
-    """Log of the causal softmax of the scaled scores, in float32 whatever the precision around: `[B, n, n]`."""
-    scores = query.float() @ key.float().transpose(-1, -2) * query.shape[-1] ** -0.5
-    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-    return F.log_softmax(scores.masked_fill(future, -torch.inf), -1)
-
-
 class TransformerLayer(nn.Module):
     """Attention, then a feed-forward network, each added to its input and normalised after (post-LN)."""
 
@@ -220,11 +112,11 @@ class TransformerLayer(nn.Module):
     def forward(self, tokens: Tensor, layout: Layout, wanted: slice) -> tuple[Tensor, Tensor]:
         """Packed tokens `[2S, D]` → the wanted ones after the layer, and what all were projected to."""
         projected = self.self_attention.project(tokens)  # [2S, 3, H, D / H]
-        attended = layout.fused_attention(projected)[wanted].flatten(1)
+        attended = causal_attention(projected, layout)[wanted].flatten(1)
         return self.finish(tokens[wanted], attended), projected
 
 
-class Cache(NamedTuple):
+class TransformerCache(NamedTuple):
     """Keys and values of the past of R episodes. Token i stands in slot i + 1; slot 0 belongs to nobody."""
 
     keys: list[Tensor]  # per layer [R, H, 2·max_steps, D / H]
@@ -232,64 +124,82 @@ class Cache(NamedTuple):
     time: Tensor  # [R] the present step of each row
 
 
-class Transformer(nn.Module):
+class ActionEmbedding(nn.Module):
+    """An action to one vector: `[S, …]` → `[S, D]`."""
+
+    def __init__(self, features: int, d_model: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(features, d_model), nn.Tanh())
+
+    def forward(self, actions: Tensor, head: ActionHead) -> Tensor:
+        weight = next(self.mlp.parameters())
+        embedded: Tensor = self.mlp(head.show(actions, weight.dtype))
+        return embedded
+
+
+class Transformer(Network):
     """The policy: actions from all observations and actions so far."""
+
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.action_head = action_head(config.actions)
         self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder)
-        self.action_embedding = ActionEmbedding(config.actions, config.d_model)
+        self.action_embedding = ActionEmbedding(self.action_head.features, config.d_model)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_LN = nn.LayerNorm(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.transformer_layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
-        self.output = nn.Linear(config.d_model, config.actions)
+        self.output = nn.Linear(config.d_model, self.action_head.width)
 
-    def forward(self, batch: Batch, supervised: Sequence[Head] = ()) -> Output:
-        """Logits of every step of a packed batch, and the supervised heads."""
+    @property
+    def watchable(self) -> tuple[Head, ...]:
+        return tuple(Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads))
+
+    def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
+        """The action distribution of every step, and for the heads asked for a `Watched` each."""
         seen = batch.per_step(self.image_embedding(batch.observations))  # [S, D]
-        done = self.action_embedding(batch.actions)
+        done = self.action_embedding(batch.actions, self.action_head)
         dropout = self.dropout.p if self.dropout.training else 0.0
         # [2S, D]: o, a, o, a, …
         tokens = embed_norm(seen, done, batch.time, self.embedding_LN, dropout)
-        layout = Layout.of(batch)
+        layout = Layout.of(batch, TOKENS_PER_STEP)
         watched = {}
         for number, layer in enumerate(self.transformer_layers):
             # Actions are read from the observation tokens: the last layer need not finish the others.
             last = number == self.config.layers - 1
             tokens, projected = layer(tokens, layout, slice(None, None, TOKENS_PER_STEP if last else 1))
-            watched.update({head: Watched(projected, head.head, layout) for head in supervised if head.layer == number})
-        return Output(self.output(tokens), {head: watched[head] for head in supervised})
+            watched.update({head: Watched(projected, head.head, layout) for head in watch if head.layer == number})
+        return Output(self.action_head, self.output(tokens), {head: watched[head] for head in watch})
 
     def attention(self, batch: Batch) -> Tensor:
         """Attention weights of every head over the tokens: `[layers, H, B, n, n]`."""
-        heads = [Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads)]
-        watched = self(batch, heads).watched
-        weights = torch.stack([watched[head].log_attention().exp() for head in heads])
+        watched = self(batch, self.watchable).watched
+        weights = torch.stack([watched[head].log_attention().exp() for head in self.watchable])
         return weights.view(self.config.layers, self.config.heads, *weights.shape[1:])
 
-    def start(self, rows: int, max_steps: int) -> Cache:
+    def start(self, rows: int, max_steps: int) -> TransformerCache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
         config, weight = self.config, self.output.weight
         shape = (rows, config.heads, TOKENS_PER_STEP * max_steps, config.d_model // config.heads)
         empty = [[weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2)]
-        return Cache(empty[0], empty[1], torch.full((rows,), -1, device=weight.device))
+        return TransformerCache(empty[0], empty[1], torch.full((rows,), -1, device=weight.device))
 
     def step(
-        self, cache: Cache, observations: Tensor, last_actions: Tensor, watch: Sequence[Head] = ()
+        self,
+        cache: TransformerCache,
+        observations: Tensor,
+        last_actions: Tensor,
+        begins: Tensor,
+        watch: Sequence[Head] = (),
     ) -> tuple[Tensor, dict[Head, Tensor]]:
-        """One step of R episodes at once.
-
-        `observations` `[R, …]` are the present ones; `last_actions` `[R]` the actions before them, -1 where a new
-        episode begins in that row. Returns logits `[R, actions]` and, for each watched head, its weights on the
-        observations so far `[R, max_steps]`.
-        """
-        begins = last_actions < 0
+        """One step of R episodes at once; see `Network.step`."""
         time = torch.where(begins, 0, cache.time + 1)
         cache.time.copy_(time)
         # The new tokens of a row are a_{t-1} and o_t. Where an episode begins there is no a_{t-1}: it goes to slot 0.
-        done, seen = self.action_embedding(last_actions.clamp(min=0)), self.image_embedding(observations)
+        done, seen = self.action_embedding(last_actions, self.action_head), self.image_embedding(observations)
         before, now = self.positional_encoding((time - 1).clamp(min=0)), self.positional_encoding(time)
         done, seen = done + before.to(done.dtype), seen + now.to(seen.dtype)
         tokens = self.embedding_LN(torch.stack([done, seen], 1))  # [R, 2, D]

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attentiontuner.demos import Demonstration, as_pairs
+import numpy as np
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.demos.annotations import (
     NAME,
     Annotation,
@@ -21,10 +24,9 @@ from attentiontuner.demos.annotations import (
     read_annotations,
     write_annotation,
 )
-from attentiontuner.demos.manifest import read_manifest
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.errors import UserError
-from attentiontuner.experts.base import EXPERT_ANNOTATOR
+from attentiontuner.demos.store.manifest import read_manifest
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.experts.expert import EXPERT_ANNOTATOR
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.session import EditState, Session
 from attentiontuner.studio.times import check_seconds
@@ -175,7 +177,8 @@ def version(state: EditState) -> str:
     """A fingerprint of everything that is saved of a state, times left out."""
     pairs = state.rows() if state.annotated else None
     origins = sorted((p, q, source) for (p, q), source in state.origins.items())
-    content = json.dumps([pairs, origins, state.note, state.flagged])
+    uncertain = [sorted(state.uncertain.items())] if state.uncertain else []
+    content = json.dumps([pairs, origins, state.note, state.flagged, *uncertain])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -183,9 +186,16 @@ def state_of(annotation: Annotation | None, remark: Remark) -> EditState:
     """The edit state of what is saved."""
     if annotation is None:
         return EditState(note=remark.note, flagged=remark.flagged)
-    pairs = {(int(p), int(q)): int(count) for p, q, count in annotation.pairs}
+    table = annotation.pairs
+    pairs = {(p, q): count for p, q, count in table}
+    columns = (table.p, table.p_last, table.q, table.q_last, table.weight)
+    uncertain = {
+        ((about[0] + about[1]) // 2, (about[2] + about[3]) // 2): about
+        for about in zip(*(column.tolist() for column in columns), strict=True)
+        if about[0] != about[1] or about[2] != about[3] or about[4] != 1
+    }
     origins = {(p, q): source for source, marked in annotation.origins.items() for p, q in marked if (p, q) in pairs}
-    return EditState(pairs, origins, annotation.note, annotation.flagged)
+    return EditState(pairs, origins, annotation.note, annotation.flagged, uncertain=uncertain)
 
 
 def annotation_of(state: EditState, length: int, seconds: float) -> Annotation:
@@ -193,8 +203,12 @@ def annotation_of(state: EditState, length: int, seconds: float) -> Annotation:
     origins: dict[str, set[tuple[int, int]]] = {}
     for pair, source in state.origins.items():
         origins.setdefault(source, set()).add(pair)
+    rows = [(*state.uncertain.get((p, q), (p, p, q, q, 1.0)), count) for p, q, count in state.rows()]
+    columns = np.array(rows, np.float64).reshape(-1, 6).T
+    p, p_last, q, q_last, _, multiplicity = columns.astype(np.int64)
+    row = np.zeros(len(rows), np.int32)
     return Annotation(
-        pairs=as_pairs(state.rows(), length),
+        pairs=PairTable(np.array([length]), np.array([True]), row, p, q, multiplicity, p_last, q_last, columns[4]),
         origins={source: frozenset(marked) for source, marked in sorted(origins.items())},
         note=state.note,
         flagged=state.flagged,

@@ -9,17 +9,17 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import EVALUATION_START, demonstration_seed
+from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.demos.writer import DemoWriter
-from attentiontuner.errors import UserError
-from attentiontuner.seeds import EVALUATION_START, demonstration_seed
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.demos.store.writer import DemoWriter
+from attentiontuner.spaces.observation import ObservationSpec
 from attentiontuner.studio.sprites import PLAY_PIXELS, large_frame
 from attentiontuner.studio.times import check_seconds, record_playing
-from attentiontuner.tasks import Task
-from attentiontuner.wording import counted
+from attentiontuner.tasks.task import Task
 
 SEEDS_AHEAD = 8
 """How many coming seeds the page lists."""
@@ -34,7 +34,7 @@ class Episode:
     """What was played since the last reset: the frames seen (one more than actions), and how it ended."""
 
     seed: int
-    frames: list[NDArray[Any]]
+    frames: list[Any]
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
@@ -45,9 +45,9 @@ class Episode:
     def ended(self) -> bool:
         return self.terminated or self.truncated
 
-    def demonstration(self) -> Demonstration:
+    def demonstration(self, observation: ObservationSpec) -> Demonstration:
         return Demonstration(
-            observations=np.stack(self.frames[: len(self.actions)]),
+            observations=observation.stack(self.frames[: len(self.actions)]),
             actions=np.array(self.actions),
             rewards=np.array(self.rewards, np.float32),
             terminated=self.terminated,
@@ -69,6 +69,10 @@ class Player:
     """
 
     def __init__(self, root: Path, task: Task, name: str, seed: int = 0, seeds: Sequence[int] = ()) -> None:
+        if task.actions.kind != "discrete":
+            raise UserError(
+                f"task {task.name!r} takes {task.actions}: only single actions can be played, a key for each"
+            )
         self.root, self.task, self.name = root, task, name
         self._seed, self._listed = seed, [check_seed(number) for number in seeds]
         self._lock = threading.Lock()
@@ -78,7 +82,7 @@ class Player:
             task=task.name,
             settings=dict(task.settings),
             observation=task.observation,
-            action_names=task.actions,
+            actions=task.actions,
             seed=None,
         )
         self.saved: list[int] = self._stored_seeds()
@@ -104,13 +108,10 @@ class Player:
                 raise OutOfStep(f"{steps} made so far, not {made}: look again before the next one")
             if episode.ended:
                 raise OutOfStep("the episode is over: save it or start another")
-            if not 0 <= action < len(self.task.actions):
-                known = counted(len(self.task.actions), "action")
-                raise UserError(f"action {action} does not exist: the task has {known}, counted from 0")
-            observation, reward, terminated, truncated, info = self._env.step(action)
+            observation, reward, terminated, truncated, info = self._env.step(self.task.actions.one(action))
             episode.actions.append(action)
             episode.rewards.append(float(reward))
-            episode.frames.append(self.task.seen(observation).copy())
+            episode.frames.append(self.task.seen(observation))
             at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
             episode.terminated, episode.truncated = bool(terminated), bool(truncated) or at_the_end
             episode.success = episode.ended and self.task.solved(float(reward), episode.terminated, info)
@@ -128,7 +129,7 @@ class Player:
         with self._lock:
             if not self._episode.ended:
                 raise UserError("the episode is not over yet: only whole episodes are saved")
-            (number,) = self._writer.append([self._episode.demonstration()])
+            (number,) = self._writer.append([self._episode.demonstration(self.task.observation)])
             # From here on the episode is in the data set: whatever fails below, it must not be saved again.
             self.saved.append(self._episode.seed)
             self._restart(self._coming()[0])
@@ -141,7 +142,7 @@ class Player:
 
     def _restart(self, seed: int) -> None:
         observation, _ = self._env.reset(seed=seed)
-        self._episode = Episode(seed, [self.task.seen(observation).copy()])
+        self._episode = Episode(seed, [self.task.seen(observation)])
 
     def _coming(self) -> list[int]:
         """The next seeds that are not saved yet, the nearest first; the first listed one again when all are played."""
@@ -170,7 +171,7 @@ class Player:
             "seed": episode.seed,
             "step": len(episode.actions),
             "maxSteps": self.task.max_steps,
-            "lastAction": self.task.actions[episode.actions[-1]] if episode.actions else None,
+            "lastAction": self.task.actions.name(episode.actions[-1]) if episode.actions else None,
             "ended": episode.ended,
             "success": episode.success,
             "savedSeeds": self.saved[-SEEDS_AHEAD:],

@@ -7,9 +7,9 @@ nothing to remember. Once the demonstration is annotated its note and flag live 
 from pathlib import Path
 from typing import NamedTuple
 
-from attentiontuner import files
-from attentiontuner.demos.manifest import LOCK
-from attentiontuner.errors import UserError
+from attentiontuner.core import files
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos.store.manifest import LOCK
 
 
 class Remark(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
-from attentiontuner.errors import UserError
+from attentiontuner.core.errors import UserError
 from attentiontuner.studio import session
 from attentiontuner.studio.desk import Action
 

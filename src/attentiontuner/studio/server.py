@@ -14,8 +14,8 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import read_annotations
-from attentiontuner.errors import UserError
 from attentiontuner.studio import agree
 from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json, check_annotator
 from attentiontuner.studio.gallery import Gallery
@@ -23,7 +23,7 @@ from attentiontuner.studio.guard import Guard
 from attentiontuner.studio.play import OutOfStep, Player
 from attentiontuner.studio.requests import ChangeBody, SaveBody, StartBody, StepBody, TimeBody
 from attentiontuner.studio.suggest import Suggester
-from attentiontuner.tasks import all_tasks
+from attentiontuner.tasks.task import all_tasks
 
 STATIC = Path(__file__).parent / "static"
 LOOPBACK = "127.0.0.1"
@@ -81,8 +81,8 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
         return {
             "name": desk.root.resolve().name,
             "title": task.title if task else store.task,
-            "kind": store.observation.kind,
-            "actions": list(store.action_names),
+            "kind": "grid" if "grid" in store.observation.kinds else store.observation.parts[0][1].kind,
+            "actions": list(store.actions.names),
             "lengths": [int(length) for length in store.lengths],
             "annotator": who,
             "annotators": sorted({*store.annotators(), who}),
@@ -93,7 +93,7 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
 
     @app.get("/api/episodes/{episode}")
     def open_episode(episode: int, annotator: str) -> dict[str, Any]:
-        demonstration = desk.demonstration(episode)
+        demonstration, actions = desk.demonstration(episode), desk.store.actions
         session, _ = desk.open(annotator, episode)
         sprites = gallery.sheet(episode).layout()
         gallery.draw_ahead(episode + 1)
@@ -102,7 +102,7 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             "length": len(demonstration),
             "seed": demonstration.seed,
             "success": demonstration.success,
-            "steps": demonstration.actions.tolist(),
+            "steps": [*map(int if actions.kind == "discrete" else actions.name, demonstration.actions)],
             "sprites": sprites,
             "state": changes_as_json(session),
         }
@@ -144,9 +144,9 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
         task = player.task
         return {
             "title": task.title,
-            "actions": list(task.actions),
-            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(len(task.actions), 9))},
-            "image": task.observation.kind == "image",
+            "actions": [task.actions.name(action) for action in range(task.actions.count)],
+            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(task.actions.count, 9))},
+            "image": task.observation.kinds == {"image"},
             "stepsPerSecond": steps_per_second,
             **player.state(),
         }

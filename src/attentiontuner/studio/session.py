@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from attentiontuner.errors import UserError
-from attentiontuner.wording import counted
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 
 Pair: TypeAlias = tuple[int, int]
 """(p, q): the observation at step p was recalled for the decision at step q."""
@@ -33,6 +33,8 @@ class EditState:
         note: free text.
         flagged: somebody should look at this demonstration again.
         rejected: suggestions (source, p, q) that were turned down.
+        uncertain: (p, q) → (first p, last p, first q, last q, weight) of pairs that are known less, or count less, than
+            others; the page shows them at the middle of their intervals and edits leave them as they are.
     """
 
     pairs: Mapping[Pair, int] | None = None
@@ -40,11 +42,13 @@ class EditState:
     note: str = ""
     flagged: bool = False
     rejected: frozenset[tuple[str, int, int]] = frozenset()
+    uncertain: Mapping[Pair, tuple[int, int, int, int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.pairs is not None:
             object.__setattr__(self, "pairs", MappingProxyType(dict(self.pairs)))
-        object.__setattr__(self, "origins", MappingProxyType(dict(self.origins)))
+        for name in ("origins", "uncertain"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @property
     def annotated(self) -> bool:
@@ -94,7 +98,9 @@ def remove(pairs: Iterable[Pair]) -> Edit:
         kept = {pair: count for pair, count in state.pairs.items() if pair not in gone}
         turned_down = {(state.origins[pair], *pair) for pair in gone if pair in state.origins}
         origins = {pair: source for pair, source in state.origins.items() if pair not in gone}
-        return replace(state, pairs=kept, origins=origins, rejected=state.rejected | turned_down)
+        uncertain = {pair: about for pair, about in state.uncertain.items() if pair not in gone}
+        rejected = state.rejected | turned_down
+        return replace(state, pairs=kept, origins=origins, uncertain=uncertain, rejected=rejected)
 
     return edit
 
@@ -115,12 +121,12 @@ def count(pair: Pair, multiplicity: int) -> Edit:
 
 def nothing() -> Edit:
     """Nothing is to be remembered here: an annotation of its own."""
-    return lambda state, length: replace(state, pairs={}, origins={})
+    return lambda state, length: replace(state, pairs={}, origins={}, uncertain={})
 
 
 def clear() -> Edit:
     """Take the annotation away: the demonstration is not annotated any more. Note and flag stay."""
-    return lambda state, length: replace(state, pairs=None, origins={}, rejected=frozenset())
+    return lambda state, length: replace(state, pairs=None, origins={}, uncertain={}, rejected=frozenset())
 
 
 def note(text: str) -> Edit:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from attentiontuner.observations import ObservationSpec
-from attentiontuner.pictures import CELLS, draw_observations
+from attentiontuner.spaces.observation import Arrays, ObservationSpec
+from attentiontuner.viz.pictures import CELLS, at_steps, draw_observation, draw_observations
 
 THUMBNAIL_PIXELS = 84
 """A drawn observation in the sprite sheet is about this wide."""
@@ -45,11 +45,10 @@ class SpriteSheet:
         }
 
 
-def sprite_sheet(spec: ObservationSpec, observations: NDArray[Any]) -> SpriteSheet:
+def sprite_sheet(spec: ObservationSpec, observations: Arrays) -> SpriteSheet:
     """The sprite sheet of `observations` `[T, …]`."""
-    flat = np.ascontiguousarray(observations).reshape(len(observations), -1)
-    _, first, inverse = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    drawn = draw_observations(spec, observations[first], tile_pixels(spec, THUMBNAIL_PIXELS))
+    _, first, inverse = np.unique(spec.encode(observations), axis=0, return_index=True, return_inverse=True)
+    drawn = draw_observations(spec, at_steps(observations, first), tile_pixels(spec, THUMBNAIL_PIXELS))
     number, height, width = drawn.shape[:3]
     columns = math.ceil(math.sqrt(number))
     rows = math.ceil(number / columns)
@@ -59,14 +58,15 @@ def sprite_sheet(spec: ObservationSpec, observations: NDArray[Any]) -> SpriteShe
     return SpriteSheet(encode_png(sheet), columns, rows, width, height, tuple(map(int, inverse.reshape(-1))))
 
 
-def large_frame(spec: ObservationSpec, observation: NDArray[Any], pixels: int = LARGE_PIXELS) -> bytes:
+def large_frame(spec: ObservationSpec, observation: Any, pixels: int = LARGE_PIXELS) -> bytes:
     """One observation as a PNG about `pixels` wide."""
-    return encode_png(draw_observations(spec, observation[None], tile_pixels(spec, pixels))[0])
+    return encode_png(draw_observation(spec, observation, tile_pixels(spec, pixels)))
 
 
 def tile_pixels(spec: ObservationSpec, wanted: int) -> int:
     """The tile size with which an observation is drawn about `wanted` pixels wide."""
-    return max(wanted // (spec.shape[0] if spec.kind == "grid" else CELLS), 1)
+    widest = max(part.shape[0] if part.kind == "grid" else CELLS for _, part in spec.parts)
+    return max(wanted // widest, 1)
 
 
 def encode_png(picture: NDArray[np.uint8]) -> bytes:

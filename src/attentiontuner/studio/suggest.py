@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import read_annotation, read_annotations
-from attentiontuner.errors import UserError
-from attentiontuner.experts.base import EXPERT_ANNOTATOR
+from attentiontuner.experts.expert import EXPERT_ANNOTATOR
 from attentiontuner.studio.desk import Desk
 
 Suggestion: TypeAlias = tuple[int, int, float]
@@ -77,7 +77,7 @@ class Suggester:
 
     def _from_labels(self, name: str, episode: int) -> list[Suggestion]:
         annotation = read_annotation(self.desk.root, name, episode)
-        return [] if annotation is None else [(int(p), int(q), 1.0) for p, q, _ in annotation.pairs]
+        return [] if annotation is None else [(p, q, 1.0) for p, q, _ in annotation.pairs]
 
     def _from_run(self, episode: int) -> list[Suggestion]:
         with self._thinking:  # one at a time: two threads cannot record CUDA graphs at once
@@ -97,7 +97,7 @@ class Suggester:
         if not earlier:
             return []
         before = max(earlier)
-        pairs = [(int(p), int(q)) for p, q, _ in annotations[before].pairs]
+        pairs = [(p, q) for p, q, _ in annotations[before].pairs]
         if stretched:
             pairs = stretch(pairs, len(self.desk.demonstration(before)), length)
         return [(p, q, 1.0) for p, q in pairs]

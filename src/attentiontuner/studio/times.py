@@ -11,9 +11,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import read_annotations
-from attentiontuner.demos.store import DemoStore
-from attentiontuner.errors import UserError
+from attentiontuner.demos.store.reader import DemoStore
 
 TABLE_DEMONSTRATIONS = 10
 """The paper's table gives the time for this many demonstrations."""

@@ -13,29 +13,30 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attentiontuner.data.batches import Batch, DemoData, Sizes
-from attentiontuner.losses import loss_terms
-from attentiontuner.models.heads import Head
-from attentiontuner.models.recall import RecallTransformer
+from attentiontuner.data.batch import Batch
+from attentiontuner.data.dataset import BatchShape, DemoData
+from attentiontuner.losses import correct_steps, imitation_loss
+from attentiontuner.models.network import Network
+from attentiontuner.runs.config import TrainConfig
 
-Precision = Literal["float32", "bfloat16"]
+ComputedIn = Literal["float32", "bfloat16"]
 
-_SUMS = ("imitation", "memory", "correct", "steps", "gradient_norm", "batches", "first_bad")
+GLOBAL_SUMS = 3
+"""How many of `TrainStep.sums`, the last ones (gradient norm, batches, first bad batch), are the same in every process;
+of the others (the loss's terms, correct steps, steps) each has only its share."""
+
 _NEVER = 1e30
-
-LOCAL_SUMS = 4
-"""How many of `TrainStep.sums` each process has only its share of."""
 
 
 def first_bad_step(sums: Tensor) -> int:
     """The first step since the sums began whose loss or gradient was not finite, from 0; -1 where all were."""
-    bad = float(sums[_SUMS.index("first_bad")])
+    bad = float(sums[-1])
     return -1 if bad == _NEVER else int(bad)
 
 
 def batches_counted(sums: Tensor) -> int:
     """How many batches the sums cover."""
-    return int(sums[_SUMS.index("batches")])
+    return int(sums[-2])
 
 
 def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -62,24 +63,20 @@ class TrainStep:
         model: the network, in training mode, on its device.
         optimiser: made by `make_optimiser`.
         data: the demonstrations, on the same device.
-        heads: the supervised heads.
-        memory_weight: λ.
-        precision: of the network's matrix products; losses are always float32.
-        clip: the largest gradient norm; 0: no limit.
+        config: the run; its method gives the loss, which is always float32.
+        precision: of the network's matrix products.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Network,
         optimiser: torch.optim.Optimizer,
         data: DemoData,
-        heads: Sequence[Head],
-        memory_weight: float,
-        precision: Precision = "float32",
-        clip: float = 0.0,
+        config: TrainConfig,
+        precision: ComputedIn = "float32",
     ) -> None:
-        self.model, self.optimiser, self.data = model, optimiser, data
-        self.heads, self.memory_weight, self.precision, self.clip = tuple(heads), memory_weight, precision, clip
+        self.model, self.optimiser, self.data, self.config = model, optimiser, data, config
+        self.method, self.heads = config.way, config.supervised()
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.processes = dist.get_world_size() if dist.is_initialized() else 1
         rank = dist.get_rank() if dist.is_initialized() else 0
@@ -87,9 +84,9 @@ class TrainStep:
         # Matrix products in bfloat16 read a copy of the weights that is refreshed every step; the weights themselves,
         # what the optimiser adds to and what is saved, stay float32.
         self.working = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
-        self.sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=data.device)
+        self.sums = torch.zeros(len(self.method.terms) + 2 + GLOBAL_SUMS, dtype=torch.float64, device=data.device)
         self.sums[-1] = _NEVER
-        self._graphs: dict[Sizes, _Graph | None] = {}
+        self._graphs: dict[BatchShape, _Graph | None] = {}
         if data.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if precision == "bfloat16" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "bfloat16"  # convolutions have a switch of their own
@@ -106,27 +103,26 @@ class TrainStep:
         if self.working is not self.model:
             with torch.no_grad():
                 torch._foreach_copy_(working, self.parameters)
-        output = self.working(batch, self.heads)
-        terms = loss_terms(output, batch, self.memory_weight)
+        loss = self.method.loss(self.working(batch, self.heads), batch, self.config)
         self.working.zero_grad(set_to_none=True)
-        terms.total.backward()
+        loss.total.backward()
         if self.working is not self.model:
             self._copy_gradients(working)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if self.processes > 1:
             sum_over_processes(gradients)
         norm = torch.nn.utils.get_total_norm(gradients)
-        if self.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, norm)
+        if self.config.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
         self.optimiser.step()
-        count = self.sums[5]
-        good = torch.isfinite(terms.total) & torch.isfinite(norm)
-        first_bad = torch.where(good, self.sums[6], torch.minimum(self.sums[6], count))
-        share = [terms.imitation, terms.memory, terms.correct, terms.steps]
-        self.sums[:6] += torch.stack(
+        count = self.sums[-2]
+        good = torch.isfinite(loss.total) & torch.isfinite(norm)
+        first_bad = torch.where(good, self.sums[-1], torch.minimum(self.sums[-1], count))
+        share = [*(loss.terms[name] for name in self.method.terms), loss.correct, loss.steps]
+        self.sums[:-1] += torch.stack(
             [*(term.detach().double() for term in share), norm.double(), torch.ones_like(count)]
         )
-        self.sums[6] = first_bad
+        self.sums[-1] = first_bad
 
     def _copy_gradients(self, working: Sequence[Tensor]) -> None:
         """The gradients of the working copy, as float32, to the weights themselves."""
@@ -139,48 +135,44 @@ class TrainStep:
 
     def _recorded(self, rows: NDArray[np.int64]) -> None:
         """The first batch of a shape is an ordinary step, which warms everything up; later ones replay a recording."""
-        host, sizes = self.data.numbers(rows, rounded=True)
+        host, shape = self.data.numbers(rows, rounded=True)
         numbers = torch.from_numpy(host).pin_memory().to(self.data.device, non_blocking=True)
-        if sizes not in self._graphs:
-            self._graphs[sizes] = None
-            self._run(self.data.assemble(numbers, sizes))
+        if shape not in self._graphs:
+            self._graphs[shape] = None
+            self._run(self.data.assemble(numbers, shape))
             return
-        graph = self._graphs[sizes]
+        graph = self._graphs[shape]
         if graph is None:
-            graph = self._graphs[sizes] = _Graph(self, numbers, sizes)
+            graph = self._graphs[shape] = _Graph(self, numbers, shape)
         graph.numbers.copy_(numbers)
         graph.recording.replay()
 
     def collect(self) -> dict[str, float]:
-        """Means since the last call; waits for the device."""
+        """Means since the last call, by the names they have in a run's metrics; waits for the device."""
         sums = self.sums.clone()
         self.sums.zero_()
         self.sums[-1] = _NEVER
         if self.processes > 1:
-            together = sums[:LOCAL_SUMS].clone()
+            together = sums[:-GLOBAL_SUMS].clone()
             dist.all_reduce(together)
-            sums[:LOCAL_SUMS] = together
-        imitation, memory, correct, steps, norm, batches, _ = sums.tolist()
+            sums[:-GLOBAL_SUMS] = together
+        *terms, correct, steps, norm, batches, _ = sums.tolist()
         batches = max(batches, 1)
-        return {
-            "imitation_loss": imitation / batches,
-            "memory_loss": memory / batches,
-            "accuracy": correct / max(steps, 1),
-            "gradient_norm": norm / batches,
-        }
+        losses = {f"{name}_loss": term / batches for name, term in zip(self.method.terms, terms, strict=True)}
+        return {**losses, "train_accuracy": correct / max(steps, 1), "gradient_norm": norm / batches}
 
 
 class _Graph:
     """A recorded step for batches of one shape."""
 
-    def __init__(self, step: TrainStep, numbers: Tensor, sizes: Sizes) -> None:
+    def __init__(self, step: TrainStep, numbers: Tensor, shape: BatchShape) -> None:
         self.numbers = numbers.clone()
         self.recording = torch.cuda.CUDAGraph()
         # Recordings of one run never replay at once, so they may share the memory of the first.
         first = next((graph for graph in step._graphs.values() if graph is not None), None)
         torch.cuda.synchronize()
         with torch.cuda.graph(self.recording, pool=first.recording.pool() if first else None):
-            step._run(step.data.assemble(self.numbers, sizes))
+            step._run(step.data.assemble(self.numbers, shape))
 
 
 def sum_over_processes(tensors: Sequence[Tensor]) -> None:
@@ -193,21 +185,20 @@ def sum_over_processes(tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def held_out_metrics(
-    model: nn.Module, data: DemoData, batch_size: int, precision: Precision = "float32"
+    model: Network, data: DemoData, batch_size: int, precision: ComputedIn = "float32"
 ) -> dict[str, float]:
     """Imitation loss and action accuracy over all of `data`, without dropout and without gradients."""
     training = model.training
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
     sums = torch.zeros(3, dtype=torch.float64, device=data.device)
-    # Without gradients there is room, and launching costs more than computing. A recall head meets every cell of the
-    # past, which takes much more room.
-    if data.device.type == "cuda" and not isinstance(model, RecallTransformer):
-        batch_size = max(batch_size, 256)
+    if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
+        batch_size = max(batch_size, model.tested_at_once)
     for start in range(0, len(data), batch_size):
         batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
-        terms = loss_terms(reading(batch), batch, memory_weight=0.0)
-        sums += torch.stack([terms.imitation.double() * batch.totals[0], terms.correct.double(), terms.steps.double()])
+        output = reading(batch)
+        found = [imitation_loss(output, batch) * batch.totals.steps, correct_steps(output, batch), batch.real.sum()]
+        sums += torch.stack([part.double() for part in found])
     model.train(training)
     imitation, correct, steps = sums.tolist()
-    return {"imitation_loss": imitation / steps, "accuracy": correct / steps}
+    return {"test_accuracy": correct / steps, "test_imitation_loss": imitation / steps}

@@ -1,0 +1,57 @@
+"""What people write for an option's value: settings, times, sizes and seeds."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from attentiontuner.core.errors import UserError
+
+TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def parse_settings(words: Iterable[str], option: str = "--set") -> dict[str, Any]:
+    """`length=30` → {"length": 30}: the value is a JSON scalar, or else text."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise UserError(f"{option} {word}: write name=value, such as length=30")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        if isinstance(value, dict | list):
+            raise UserError(f"{option} {word}: the value must be a number, true, false, null or text")
+        settings[name] = value
+    return settings
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `90`, `90s`, `25m`, `1.5h` or `1h30m`."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UserError(f"--budget {text}: write a time such as 90s, 25m or 1h30m")
+    return sum(float(number) * TIMES[unit] for number, unit in parts)
+
+
+def parse_bytes(text: str) -> int:
+    """`4GB` → 4 000 000 000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    if match is None or (match[2].lower() or "b") not in SIZES:
+        raise UserError(f"--memory-limit {text!r}: write a number of bytes such as 4GB or 500MB")
+    return int(float(match[1]) * SIZES[match[2].lower() or "b"])
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds in `1-5`, `1,3` or `1-3,7`."""
+    seeds: list[int] = []
+    for part in filter(None, text.split(",")):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            raise UserError(f"--seeds {text}: write seeds such as 1-5 or 1,3,7")
+        seeds.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if text and not seeds:
+        raise UserError(f"--seeds {text}: that is none; write seeds such as 1-5 or 1,3,7")
+    return seeds

@@ -1,0 +1,1 @@
+"""Collecting demonstrations: one episode, then shards of them in several processes."""

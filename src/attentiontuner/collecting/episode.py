@@ -1,0 +1,78 @@
+"""One episode that a task's expert plays, with what it recalled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from attentiontuner.core.errors import UserError, where_and_what
+from attentiontuner.core.wording import counted
+from attentiontuner.demos import Demonstration, PairTable
+from attentiontuner.experts.expert import EXPERT_ANNOTATOR, checked
+from attentiontuner.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One recorded episode and the pairs of every annotator the expert spoke for."""
+
+    demonstration: Demonstration
+    pairs: Mapping[str, PairTable]
+
+
+def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
+    """Let the task's expert play the episode of environment seed `seed` to its end.
+
+    What the environment or the expert raises is a `UserError` that says at which step and where in their code.
+    """
+    observations: list[Any] = []
+    actions: list[Any] = []
+    rewards: list[float] = []
+    recalled: dict[str, list[tuple[int, int]]] = {EXPERT_ANNOTATOR: []}
+    terminated = truncated = False
+    try:
+        observation, info = env.reset(seed=seed)
+        expert, horizon = task.make_expert(env), task.max_steps
+        while not (terminated or truncated):
+            step = len(actions)
+            if step >= horizon:
+                raise UserError(
+                    f"no end within the horizon of {counted(horizon, 'step')}; "
+                    "raise the task's horizon, or make it a function of the settings"
+                )
+            seen = task.seen(observation)
+            decision = checked(expert.decide(seen), step, task.actions)
+            if len(decision.recalled) or decision.also:  # at most steps nothing is recalled
+                for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
+                    recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
+            observations.append(seen)
+            observation, reward, terminated, truncated, info = env.step(decision.action)
+            actions.append(decision.action)
+            rewards.append(float(reward))
+        success = task.solved(rewards[-1], bool(terminated), info)
+    except Exception as error:
+        place = f"task {task.name!r}, seed {seed}, step {len(actions)}"
+        problem = str(error) if isinstance(error, UserError) else where_and_what(error)
+        raise UserError(f"{place}: {problem}") from error
+    if not success and task.every_attempt_succeeds:
+        ending = f"it ended after {counted(len(actions), 'step')} with reward {rewards[-1]:g}"
+        if not {"success", "is_success"} & set(info):
+            ending += ", and info says nothing of 'success'"
+        raise UserError(
+            f"task {task.name!r}, seed {seed}: the expert failed ({ending}): mend the expert, say what success is "
+            "(info['success'] or Task(success=...)), or let it fail (Task(every_attempt_succeeds=False))"
+        )
+    demonstration = Demonstration(
+        observations=task.observation.stack(observations),
+        actions=np.array(actions, task.actions.dtype),
+        rewards=np.array(rewards, np.float32),
+        terminated=bool(terminated),
+        truncated=bool(truncated),
+        seed=seed,
+        success=success,
+    )
+    length = len(demonstration)
+    pairs = {name: PairTable.of(rows, length, f"of seed {seed}") for name, rows in recalled.items()}
+    return Episode(demonstration, pairs)

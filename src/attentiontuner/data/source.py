@@ -1,0 +1,185 @@
+"""Where the batches come from: demonstrations held as a whole, or streamed from the store pool by pool."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentiontuner.core.progress import progress
+from attentiontuner.data.dataset import DemoData, epoch_batches, mean_things
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.packed import PackedDemos
+from attentiontuner.demos.store.reader import DemoStore
+
+Integers = NDArray[np.int64]
+
+POOLS_AT_ONCE = 2
+"""One to draw batches from, and one that is being read."""
+
+BLOCK_BYTES = 4 * 2**20
+"""Bytes of observations that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some batches of an epoch: rows of `data`, whose row i is episode `episodes[i]` of the data set."""
+
+    data: DemoData
+    episodes: Integers
+    batches: list[Integers]
+
+
+class Source:
+    """The training demonstrations of a run, as the batches of each epoch: a pure function of (seed, epoch).
+
+    Args:
+        store: the data set.
+        episodes: numbers of the training episodes in it.
+        labels: their pairs.
+        batch_size: demonstrations in a batch.
+        seed: fixes the order of the batches.
+        device: where batches are gathered.
+        memory_limit: bytes of frames held at once where they are streamed; None: all are held.
+    """
+
+    def __init__(
+        self,
+        store: DemoStore,
+        episodes: Integers,
+        labels: PairTable,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.store, self.episodes, self.labels, self.device = store, episodes, labels, device
+        self.batch_size, self.seed, self.memory_limit = batch_size, seed, memory_limit
+        self._things = mean_things(labels)
+        self._pools = [] if memory_limit is None else _shard_rows(store, episodes)
+        self._whole: DemoData | None = None
+
+    def __len__(self) -> int:
+        """Number of training demonstrations."""
+        return len(self.episodes)
+
+    def batches(self, epoch: int) -> int:
+        """Number of batches of an epoch (from 0)."""
+        if self.memory_limit is None:
+            return -(-len(self) // self.batch_size)
+        return sum(len(batches) for _, batches in self._plan(epoch))
+
+    def chunks(self, epoch: int, first_batch: int = 0) -> Iterator[Chunk]:
+        """The batches of an epoch (from 0) from number `first_batch` on."""
+        if self.memory_limit is None:
+            if self._whole is None:
+                self._whole = DemoData(self._read(np.arange(len(self))), self.device, self._things)
+            batches = epoch_batches(len(self), self.batch_size, self.seed, epoch)
+            if first_batch < len(batches):
+                yield Chunk(self._whole, self.episodes, batches[first_batch:])
+            return
+        plan = []
+        for rows, batches in self._plan(epoch):
+            if first_batch < len(batches):
+                plan.append((rows, batches[first_batch:]))
+            first_batch = max(0, first_batch - len(batches))
+        with ThreadPoolExecutor(1) as reader:
+            coming: Future[PackedDemos] | None = reader.submit(self._read, plan[0][0]) if plan else None
+            for number, (rows, batches) in enumerate(plan):
+                assert coming is not None
+                # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
+                data = DemoData(coming.result(), self.device, self._things)
+                coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
+                yield Chunk(data, self.episodes[rows], batches)
+
+    def observed(self) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
+        """All training observations in blocks of distinct ones `[u, bytes]`, with how many steps saw each `[u]`."""
+        if self.memory_limit is None:
+            data = next(self.chunks(0)).data
+            yield from _blocks(data.frames, data.packed.frame_index)
+            return
+        plan = self._plan(0)
+        with progress(f"look at {self.store.task}", len(self)) as bar:
+            for rows, _ in plan:
+                packed = self._read(rows)
+                yield from _blocks(torch.from_numpy(packed.frames), packed.frame_index)
+                bar.advance(len(rows))
+
+    def frames(self) -> int:
+        """About how many distinct training observations there are."""
+        return max(1, frame_bytes(self.store, self.episodes) // self.store.observation.nbytes)
+
+    def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
+        """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
+        assert self.memory_limit is not None
+        rng = np.random.default_rng([self.seed, epoch])
+        room = self.memory_limit // POOLS_AT_ONCE
+        pools: list[list[Integers]] = []
+        used = room
+        for number in rng.permutation(len(self._pools)):
+            rows, size = self._pools[number]
+            if used + size > room:
+                pools.append([])
+                used = 0
+            pools[-1].append(rows)
+            used += size
+        plan = []
+        for pool in pools:
+            rows = np.concatenate(pool)
+            order = rng.permutation(len(rows))
+            size = self.batch_size
+            plan.append((rows, [order[start : start + size] for start in range(0, len(rows), size)]))
+        return plan
+
+    def _read(self, rows: Integers) -> PackedDemos:
+        packed = self.store.annotated_by(None).read_packed(self.episodes[rows])
+        return replace(packed, pairs=self.labels.select(rows))
+
+    def fingerprint(self) -> dict[str, object]:
+        """What a run must find unchanged to go on: which demonstrations and which labels it trains on."""
+        shards = self.store.manifest.readable_shards()
+        return {
+            "demonstrations": len(self),
+            "annotated": int(self.labels.annotated.sum()),
+            "seed": self.store.seed,
+            "frames": _digest("".join(shard.sha256 for shard in shards).encode()),
+            "episodes": _digest(self.episodes.astype(np.int64).tobytes()),
+            "labels": _digest(self.labels.annotated.tobytes() + _label_bytes(self.labels)),
+        }
+
+
+def _label_bytes(labels: PairTable) -> bytes:
+    uncertain = b"" if labels.exact else labels.p_last.tobytes() + labels.q_last.tobytes()
+    weights = b"" if (labels.weight == 1).all() else labels.weight.tobytes()
+    return labels.rows().tobytes() + uncertain + weights
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
+    """Frames `[U, bytes]` in blocks, with how often each occurs among `frame_index` `[S]`."""
+    seen = np.bincount(frame_index, minlength=len(frames))
+    size = max(1, BLOCK_BYTES * len(frames) // max(frames.nbytes, 1))
+    for start in range(0, len(frames), size):
+        yield frames[start : start + size].cpu().numpy(), seen[start : start + size]
+
+
+def frame_bytes(store: DemoStore, episodes: Integers) -> int:
+    """About how many bytes of distinct frames these episodes have, from the manifest alone."""
+    return sum(size for _, size in _shard_rows(store, episodes))
+
+
+def _shard_rows(store: DemoStore, episodes: Integers) -> list[tuple[Integers, int]]:
+    """For each shard: which of `episodes` (by place) lie in it, and their share of its frame bytes."""
+    found = []
+    for shard in store.manifest.readable_shards():
+        rows = np.flatnonzero((episodes >= shard.first) & (episodes < shard.end))
+        if len(rows):
+            found.append((rows, shard.distinct_frames * store.observation.nbytes * len(rows) // shard.episodes))
+    return found

@@ -1,0 +1,198 @@
+"""Minari in and out. Pairs travel as text in each episode's metadata, in the form annotation lines use.
+
+A Minari episode ends with the observation after the last action, which a demonstration does not have: on the way out
+the last observation is repeated there, on the way in it is dropped.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.pair_text import format_pairs, parse_pairs
+from attentiontuner.demos.store.manifest import FILE as MANIFEST
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.demos.store.writer import DemoWriter
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec, Part, SpaceError
+
+KEY = "attentiontuner"
+"""Under this key lies our text, in the metadata of the data set and of each episode."""
+
+EPISODES_AT_ONCE = 50
+
+
+def _minari() -> Any:
+    try:
+        import minari
+    except ImportError as error:
+        raise UserError("Minari is not installed: pip install 'attentiontuner[minari]'") from error
+    return minari
+
+
+def to_minari(store: DemoStore, dataset_id: str) -> Any:
+    """Write `store` as the local Minari data set `dataset_id` ("name-v0"), losslessly, and return it."""
+    minari = _minari()
+    if not len(store):
+        raise UserError(f"{store.path} holds no episodes: there is nothing to write")
+    dataset: Any = None
+    for start in range(0, len(store), EPISODES_AT_ONCE):
+        part = [store[episode] for episode in range(start, min(start + EPISODES_AT_ONCE, len(store)))]
+        buffers = [_buffer(demonstration) for demonstration in part]
+        if dataset is None:
+            dataset = _create(minari, dataset_id, store, buffers)
+        else:
+            dataset.update_dataset_from_buffer(buffers)
+        numbers = range(start, start + len(part))
+        dataset.storage.update_episode_metadata([_episode_metadata(d) for d in part], numbers)
+    head = {
+        "task": store.task,
+        "settings": store.settings,
+        "observation": store.observation.to_json(),
+        "actions": store.actions.to_json(),
+    }
+    dataset.storage.update_metadata({KEY: json.dumps(head)})
+    return minari.load_dataset(dataset_id)
+
+
+def _create(minari: Any, dataset_id: str, store: DemoStore, buffers: Sequence[Any]) -> Any:
+    try:
+        return minari.create_dataset_from_buffers(
+            dataset_id,
+            list(buffers),
+            observation_space=_observation_space(store.observation),
+            action_space=_action_space(store.actions),
+            description=f"{counted(len(store), 'demonstration')} of {store.task}, written by attentiontuner",
+            algorithm_name=store.annotator or "recorded",
+            jpeg_encoding=False,  # Minari's default is lossy
+        )
+    except ValueError as error:
+        raise UserError(f"Minari data set {dataset_id!r}: {error}") from error
+
+
+def _observation_space(spec: ObservationSpec) -> Any:
+    from gymnasium.spaces import Box, Dict
+
+    def box(part: Part) -> Box:
+        low, high = (0, 255) if part.dtype == np.uint8 else (-np.inf, np.inf)
+        return Box(low, high, part.shape, part.dtype.type)
+
+    return box(spec.parts[0][1]) if spec.plain else Dict({name: box(part) for name, part in spec.parts})
+
+
+def _action_space(spec: ActionSpec) -> Any:
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+    if spec.kind == "discrete":
+        return Discrete(spec.count)
+    if spec.kind == "multi-discrete":
+        return MultiDiscrete(list(spec.choices))
+    low, high = (np.array(bound, np.float32).reshape(spec.shape) for bound in (spec.low, spec.high))
+    return Box(low, high, dtype=np.float32)
+
+
+def _buffer(demonstration: Demonstration) -> Any:
+    from minari.data_collector import EpisodeBuffer
+
+    seen, ends = demonstration.observations, [False] * (len(demonstration) - 1)
+    if isinstance(seen, Mapping):
+        observations: Any = {name: [*array, array[-1]] for name, array in seen.items()}
+    else:
+        observations = [*seen, seen[-1]]
+    return EpisodeBuffer(
+        seed=demonstration.seed,
+        observations=observations,
+        actions=[*demonstration.actions],
+        rewards=demonstration.rewards.tolist(),
+        terminations=[*ends, demonstration.terminated],
+        truncations=[*ends, demonstration.truncated],
+        infos={},
+    )
+
+
+def _episode_metadata(demonstration: Demonstration) -> dict[str, Any]:
+    pairs = None if demonstration.pairs is None else format_pairs(demonstration.pairs)
+    value = {"seed": demonstration.seed, "success": demonstration.success, "pairs": pairs}
+    return {KEY: json.dumps(value)}
+
+
+def from_minari(
+    dataset: Any,
+    path: Path | str,
+    *,
+    task: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    observation: ObservationSpec | None = None,
+    actions: ActionSpec | Sequence[str] | None = None,
+    annotator: str = "minari",
+) -> DemoStore:
+    """Write a Minari data set (or the local one of that id) to the new folder `path` and open it.
+
+    What `to_minari` wrote says itself what it is; for any other, give `task`, and `observation` and `actions` (or their
+    names) where its spaces do not say enough. There an episode counts as solved if it terminated with a positive last
+    reward, and is not annotated.
+    """
+    minari = _minari()
+    if isinstance(dataset, str):
+        try:
+            dataset = minari.load_dataset(dataset)
+        except (FileNotFoundError, ValueError) as error:
+            raise UserError(f"Minari data set {dataset!r}: {error}") from error
+    head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
+    task = task or head.get("task")
+    if task is None:
+        raise UserError(f"Minari data set {dataset.id!r} does not say what it is: give task")
+    if observation is None:
+        said = head.get("observation")
+        spaces = dataset.observation_space
+        observation = ObservationSpec.from_json(said) if said else ObservationSpec.from_space(spaces)
+    if actions is None:
+        said = head.get("actions")
+        actions = ActionSpec.from_json(said) if said else ActionSpec.from_space(dataset.action_space)
+    if (Path(path) / MANIFEST).exists() and len(DemoStore.open(path)):
+        raise UserError(f"{path} holds a data set already: give a new folder")
+    writer = DemoWriter(
+        path,
+        task=task,
+        settings=head.get("settings", {}) if settings is None else settings,
+        observation=observation,
+        actions=actions,
+        seed=None,
+    )
+    waiting: list[Demonstration] = []
+    for episode in dataset.iterate_episodes():
+        waiting.append(_demonstration(dataset, episode, observation))
+        if len(waiting) == writer.manifest.shard_episodes:
+            writer.append(waiting, annotator)
+            waiting = []
+    writer.append(waiting, annotator)
+    return DemoStore.open(path)
+
+
+def _demonstration(dataset: Any, episode: Any, observation: ObservationSpec) -> Demonstration:
+    metadata = next(iter(dataset.storage.get_episode_metadata([episode.id])))
+    said = json.loads(metadata.get(KEY, "{}"))
+    length, pairs = len(episode.rewards), said.get("pairs")
+    seed = said.get("seed", metadata.get("seed"))
+    terminated = bool(episode.terminations[-1])
+    try:
+        seen = observation.decode(observation.encode(episode.observations)[:length])
+    except SpaceError as error:
+        place = f"Minari data set {dataset.id!r}, episode {episode.id}, step {error.row}"
+        raise UserError(f"{place}: {error.problem} ({observation} is promised)") from error
+    return Demonstration(
+        observations=seen,
+        actions=episode.actions,
+        rewards=episode.rewards,
+        terminated=terminated,
+        truncated=bool(episode.truncations[-1]),
+        seed=int(seed) if isinstance(seed, int | np.integer) else 0,
+        success=bool(said.get("success", terminated and episode.rewards[-1] > 0)),
+        pairs=None if pairs is None else parse_pairs(pairs, length, episode.id),
+        episode=int(episode.id),
+    )

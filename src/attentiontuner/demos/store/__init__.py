@@ -1,0 +1,1 @@
+"""The folder a data set is stored in."""

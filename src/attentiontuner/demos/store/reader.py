@@ -1,0 +1,205 @@
+"""Reading a data set: lazily, shard by shard, so that it may be larger than memory."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.annotations import annotators, lengths_of, read_annotations, read_shard_pairs
+from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
+from attentiontuner.demos.store.packed import PackedDemos, pack
+from attentiontuner.demos.store.shards import Shard, read_shard
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec
+
+EXPERT = "expert"
+SHARDS_IN_MEMORY = 2
+
+
+class DemoStore:
+    """A data set as a sequence of `Demonstration`s, with the pairs of one annotator."""
+
+    def __init__(self, path: Path, manifest: Manifest, annotator: str | None) -> None:
+        self.path = path
+        self.annotator = annotator
+        self.lengths: NDArray[np.int64] = lengths_of(manifest)
+        self.manifest = manifest
+        self._shards = manifest.readable_shards()
+        self._ends = np.array([shard.end for shard in self._shards], np.int64)
+        self._loaded: OrderedDict[int, tuple[Shard, PairTable]] = OrderedDict()
+
+    @classmethod
+    def open(cls, path: Path | str, annotator: str | None = None) -> "DemoStore":
+        """The data set in the folder `path`.
+
+        `annotator` None: the expert if there is one, else the only annotator, else nobody (every `pairs` is None).
+        """
+        root = Path(path)
+        manifest = read_manifest(root)
+        there = annotators(root)
+        if annotator is not None and annotator not in there:
+            raise UserError(f"{root} has no annotator {annotator!r}: there are {', '.join(there) or 'none'}")
+        if annotator is None:
+            annotator = EXPERT if EXPERT in there else there[0] if len(there) == 1 else None
+        return cls(root, manifest, annotator)
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.manifest.task
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The environment settings the episodes were recorded under."""
+        return dict(self.manifest.settings)
+
+    @property
+    def observation(self) -> ObservationSpec:
+        return self.manifest.observation
+
+    @property
+    def actions(self) -> ActionSpec:
+        return self.manifest.actions
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the collection; None where people played."""
+        return self.manifest.seed
+
+    @property
+    def complete(self) -> bool:
+        """False where a collection was interrupted: the episodes before the first missing shard are here."""
+        return len(self) == self.manifest.episodes
+
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return len(self.lengths)
+
+    def __repr__(self) -> str:
+        episodes = counted(len(self), "episode")
+        return f"DemoStore({str(self.path)!r}, task {self.task}, {episodes}, annotator {self.annotator})"
+
+    def __getitem__(self, episode: int) -> Demonstration:
+        """Episode number `episode` (from the end where negative)."""
+        number = int(episode) + len(self) if episode < 0 else int(episode)
+        if not 0 <= number < len(self):
+            raise IndexError(f"there is no episode {episode}: the data set holds {len(self)}")
+        entry = self._shards[int(np.searchsorted(self._ends, number, side="right"))]
+        shard, pairs = self._load(entry)
+        return shard.demonstration(self.observation, number - entry.first, number, pairs.one(number - entry.first))
+
+    def __iter__(self) -> Iterator[Demonstration]:
+        return (self[episode] for episode in range(len(self)))
+
+    def annotators(self) -> list[str]:
+        """The names of those who annotated this data set."""
+        return annotators(self.path)
+
+    def read_packed(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PackedDemos:
+        """The chosen episodes (None: all) as flat arrays, in the order given."""
+        chosen = np.arange(len(self)) if episodes is None else episodes
+        return pack(self.observation, self.actions, self._shards, chosen, self._read, self._read_pairs)
+
+    def read_pairs(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PairTable:
+        """The pairs of the chosen episodes (None: all) in the order given, without reading a frame."""
+        pairs = PairTable.join(map(self._read_pairs, self._shards))
+        return pairs if episodes is None else pairs.select(episodes)
+
+    def annotated_by(self, annotator: str | None) -> "DemoStore":
+        """The same data set with the pairs of somebody else; None: of nobody."""
+        return self if annotator == self.annotator else DemoStore(self.path, self.manifest, annotator)
+
+    def success(self) -> NDArray[np.bool_]:
+        """`[N]` which episodes solved the task. Only shards that hold failures are read."""
+        found = [
+            np.ones(entry.episodes, bool) if entry.successes == entry.episodes else self._read(entry).success
+            for entry in self._shards
+        ]
+        return np.concatenate([np.empty(0, bool), *found])
+
+    def verify(self) -> None:
+        """Check every shard's checksum and arrays, and every annotation; a `UserError` names the bad file."""
+        for entry in self._shards:
+            path = self._shard_path(entry)
+            try:
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            except FileNotFoundError:
+                raise UserError(f"{path} is missing: collect again to make it, or restore it from a copy") from None
+            except OSError as error:
+                raise UserError(f"cannot read {path}: {error.strerror}") from error
+            if digest != entry.sha256:
+                raise UserError(
+                    f"{path} is damaged: its checksum is not the manifest's; "
+                    "delete it and collect again, or restore it from a copy"
+                )
+            self._read(entry)
+        for annotator in self.annotators():
+            read_annotations(self.path, annotator)
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and sizes as a JSON value, without reading frames."""
+        count, shards = len(self), self._shards
+        steps = int(self.lengths.sum())
+        people = {name: self._summary_of(name) for name in self.annotators()}
+        chosen = people.get(self.annotator or "", {"annotated_episodes": 0, "pairs_per_episode": 0.0})
+        return {
+            "path": str(self.path),
+            "task": self.task,
+            "settings": self.settings,
+            "seed": self.seed,
+            "observation": self.observation.to_json(),
+            "actions": self.actions.to_json(),
+            "episodes": count,
+            "complete": self.complete,
+            "steps": steps,
+            "mean_length": round(steps / count, 4) if count else 0.0,
+            "max_length": int(self.lengths.max(initial=0)),
+            "success_rate": round(sum(shard.successes for shard in shards) / count, 6) if count else 0.0,
+            "annotator": self.annotator,
+            "annotated_episodes": chosen["annotated_episodes"],
+            "pairs_per_episode": chosen["pairs_per_episode"],
+            "annotators": people,
+            "shards": len(shards),
+            "bytes": sum(shard.bytes for shard in shards),
+            "raw_bytes": steps * self.observation.nbytes,
+            "versions": self.manifest.versions,
+        }
+
+    def _summary_of(self, annotator: str) -> dict[str, Any]:
+        found = read_annotations(self.path, annotator).values()
+        pairs = sum(len(annotation.pairs) for annotation in found)
+        return {
+            "annotated_episodes": len(found),
+            "pairs_per_episode": round(pairs / len(found), 4) if found else 0.0,
+            "flagged_episodes": sum(annotation.flagged for annotation in found),
+            "seconds": round(sum(annotation.seconds for annotation in found), 3),
+        }
+
+    def missing_files(self) -> list[Path]:
+        """The shards that are not there, though the manifest names them."""
+        return [path for path in map(self._shard_path, self._shards) if not path.exists()]
+
+    def _shard_path(self, entry: ShardEntry) -> Path:
+        return self.path / SHARDS / shard_name(entry.index)
+
+    def _read(self, entry: ShardEntry) -> Shard:
+        return read_shard(self._shard_path(entry), self.observation, self.actions, entry)
+
+    def _read_pairs(self, entry: ShardEntry) -> PairTable:
+        return read_shard_pairs(self.path, self.annotator, entry)
+
+    def _load(self, entry: ShardEntry) -> tuple[Shard, PairTable]:
+        if entry.index not in self._loaded:
+            while len(self._loaded) >= SHARDS_IN_MEMORY:
+                self._loaded.popitem(last=False)
+            self._loaded[entry.index] = self._read(entry), self._read_pairs(entry)
+        self._loaded.move_to_end(entry.index)
+        return self._loaded[entry.index]

@@ -1,0 +1,266 @@
+"""Writing a data set: whole shards, each atomically, listed in the manifest once they are safely there."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked, make_folder, write_bytes
+from attentiontuner.core.versions import installed_versions
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
+from attentiontuner.demos.annotations import Annotation, read_shard_annotations, write_shard_annotations
+from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.manifest import (
+    FILE,
+    LOCK,
+    SHARDS,
+    Manifest,
+    ShardEntry,
+    read_manifest,
+    shard_name,
+    write_manifest,
+)
+from attentiontuner.demos.store.shards import build_shard, encode_shard
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec
+
+PairsByAnnotator = Mapping[str, Sequence[PairTable | None]]
+"""annotator → the pairs of each episode of a shard (None: that annotator has not annotated it)."""
+
+COLLECT_LOCK = ".collect.lock"
+"""Held by whoever collects into the folder, from before the first shard to after the last."""
+
+
+def default_shard_episodes(observation: ObservationSpec) -> int:
+    """How many episodes a shard holds: few enough that one is easily kept in memory."""
+    return 50 if "image" in observation.kinds else 250
+
+
+class DemoWriter:
+    """Creates a data set or goes on with one of the same task, settings, observations and seed; refuses any other.
+
+    A manifest without shards, which a mistake in the task can leave behind, is replaced by the same task's new one.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        task: str,
+        settings: Mapping[str, Any],
+        observation: ObservationSpec,
+        actions: ActionSpec | Sequence[str],
+        seed: int | None = None,
+        episodes: int = 0,
+        shard_episodes: int | None = None,
+    ) -> None:
+        """`actions` may be the names of discrete ones. `episodes` is how many the finished data set will hold at least
+        (0: as many as will be written). `seed` None goes on with a data set of any seed.
+        """
+        self.path = Path(path)
+        wanted = Manifest(
+            task=task,
+            settings=plain_settings(settings),
+            observation=observation,
+            actions=ActionSpec.of(actions),
+            seed=seed,
+            episodes=episodes,
+            shard_episodes=shard_episodes or default_shard_episodes(observation),
+            versions=installed_versions(),
+        )
+        make_folder(self.path)
+        with locked(self.path / LOCK):
+            present = read_manifest(self.path) if (self.path / FILE).exists() else None
+            if present is None:
+                self._refuse_foreign_folder()
+            if present is None or (present.task == task and self._holds_nothing(present)):
+                self.manifest = wanted
+                write_manifest(self.path, wanted)
+                return
+            self._refuse_mixture(present, wanted, shard_episodes)
+            self.manifest = replace(present, episodes=max(present.episodes, episodes))
+            if self.manifest != present:
+                write_manifest(self.path, self.manifest)
+
+    def _refuse_foreign_folder(self) -> None:
+        foreign = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
+        if foreign:
+            raise UserError(
+                f"{self.path} is not a data set and holds other things ({foreign[0]}, …): give a new folder"
+            )
+
+    def _holds_nothing(self, present: Manifest) -> bool:
+        """Whether there is neither a shard nor a file of one, and nobody who is about to write one."""
+        folders = (self.path / SHARDS, self.path / ANNOTATIONS)
+        if present.shards or any(path.is_file() for folder in folders for path in folder.rglob("*")):
+            return False
+        if not (self.path / COLLECT_LOCK).exists():
+            return True
+        try:
+            with locked(self.path / COLLECT_LOCK, wait=False):
+                return True
+        except UserError:
+            return False
+
+    def _present(self) -> Manifest:
+        """The manifest as it is now; refused where somebody has put another data set's in its place."""
+        present = read_manifest(self.path)
+        self._refuse_mixture(present, self.manifest, self.manifest.shard_episodes)
+        return present
+
+    def _refuse_mixture(self, present: Manifest, wanted: Manifest, shard_episodes: int | None) -> None:
+        checks: list[tuple[str, Any, Any]] = [
+            ("task", present.task, wanted.task),
+            ("settings", present.settings, wanted.settings),
+            ("observation", present.observation.to_json(), wanted.observation.to_json()),
+            ("actions", present.actions.to_json(), wanted.actions.to_json()),
+        ]
+        if wanted.seed is not None:
+            checks.append(("seed", present.seed, wanted.seed))
+        if shard_episodes is not None:
+            checks.append(("episodes per shard", present.shard_episodes, shard_episodes))
+        for name, there, here in checks:
+            if there != here:
+                raise UserError(f"{self.path} holds {name} {there}, not {here}: give another folder for a new data set")
+
+    def write_shard(self, index: int, demonstrations: Sequence[Demonstration], annotations: PairsByAnnotator) -> None:
+        """Write shard `index` (episodes from `index * shard_episodes`) and list it. Doing it twice changes nothing."""
+        self._present()
+        first = index * self.manifest.shard_episodes
+        self.register(write_shard_files(self.path, self.manifest, index, first, demonstrations, annotations))
+
+    def append(self, demonstrations: Iterable[Demonstration], annotator: str | None = None) -> list[int]:
+        """Add a new shard at the end, for recordings of people; their pairs become those of `annotator`.
+
+        Returns the episodes' numbers in the data set. Pairs without an annotator are refused.
+        """
+        demonstrations = _listed(demonstrations)
+        if not demonstrations:
+            return []
+        if annotator is None and any(d.pairs is not None for d in demonstrations):
+            raise UserError(
+                'append: there are pairs, but not whose: give annotator="expert", or the name of who annotated them'
+            )
+        with locked(self.path / LOCK):
+            manifest = self._present()
+            if manifest.count() != manifest.episodes:
+                raise UserError(
+                    f"{self.path} is an unfinished collection: finish it with the same `collect` command first"
+                )
+            index, first = len(manifest.shards), manifest.count()
+            pairs = {} if annotator is None else {annotator: [d.pairs for d in demonstrations]}
+            entry = write_shard_files(self.path, manifest, index, first, demonstrations, pairs)
+            self.manifest = manifest.with_shard(entry)
+            write_manifest(self.path, self.manifest)
+        return list(range(first, first + len(demonstrations)))
+
+    def register(self, entry: ShardEntry) -> None:
+        """List a shard whose files are written."""
+        with locked(self.path / LOCK):
+            manifest = self._present()
+            for other in manifest.shards:
+                before, after = sorted([other, entry], key=lambda shard: shard.index)
+                if other.index != entry.index and before.end > after.first:
+                    raise UserError(f"shards {before.index} and {after.index} of {self.path} hold the same episodes")
+            self.manifest = manifest.with_shard(entry)
+            write_manifest(self.path, self.manifest)
+
+    def set_episodes(self, episodes: int) -> None:
+        """Say how many episodes the finished data set will hold."""
+        with locked(self.path / LOCK):
+            present = self._present()
+            self.manifest = replace(present, episodes=max(present.count(), episodes))
+            if self.manifest != present:
+                write_manifest(self.path, self.manifest)
+
+    def finished_shards(self) -> dict[int, ShardEntry]:
+        """The listed shards whose files are there, to the bit."""
+        return {shard.index: shard for shard in self.manifest.shards if self._is_there(shard)}
+
+    def _is_there(self, shard: ShardEntry) -> bool:
+        path = self.path / SHARDS / shard_name(shard.index)
+        return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == shard.sha256
+
+
+def _listed(demonstrations: Iterable[Demonstration]) -> list[Demonstration]:
+    if isinstance(demonstrations, Demonstration):
+        raise UserError("append: give a list of Demonstrations, not one alone: append([demonstration])")
+    if isinstance(demonstrations, Mapping) or not isinstance(demonstrations, Iterable):
+        raise UserError(f"append: give a list of Demonstrations, not a {type(demonstrations).__name__}")
+    listed = list(demonstrations)
+    for number, item in enumerate(listed):
+        if not isinstance(item, Demonstration):
+            raise UserError(f"append: item {number} is no Demonstration, but of type {type(item).__name__}")
+    return listed
+
+
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON gives them back: tuples become lists, NumPy's numbers and arrays Python's."""
+    plain = {}
+    for name, value in settings.items():
+        try:
+            plain[str(name)] = json.loads(json.dumps(value, default=_python_value, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"setting {name!r} cannot be stored ({error}): give finite numbers, texts, lists or None"
+            ) from error
+    return plain
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def write_shard_files(
+    root: Path,
+    manifest: Manifest,
+    index: int,
+    first: int,
+    demonstrations: Sequence[Demonstration],
+    annotations: PairsByAnnotator,
+) -> ShardEntry:
+    """Write the files of one shard, frames last; it belongs to the data set once its entry is in the manifest."""
+    numbered = [replace(d, episode=first + i, pairs=None) for i, d in enumerate(demonstrations)]
+    shard = build_shard(numbered, manifest.observation, manifest.actions)
+    content = encode_shard(shard, manifest.observation)
+    entry = ShardEntry(
+        index=index,
+        first=first,
+        episodes=len(demonstrations),
+        successes=int(shard.success.sum()),
+        distinct_frames=len(shard.frames),
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        lengths=tuple(int(length) for length in shard.lengths),
+    )
+    for other in manifest.shards:
+        if other.sha256 == entry.sha256 and other.index != index:
+            raise UserError(
+                f"{root} holds {counted(entry.episodes, 'such episode')} already, {other.first} to {other.end - 1}, "
+                "the same to the last bit: nothing was added"
+            )
+    for annotator, of_episodes in annotations.items():
+        if len(of_episodes) != len(demonstrations):
+            annotated = counted(len(of_episodes), "episode")
+            raise UserError(f"annotator {annotator!r}: pairs of {annotated}, but {len(demonstrations)} to write")
+        lines = {
+            first + i: Annotation(PairTable.of(pairs, len(numbered[i]), first + i))
+            for i, pairs in enumerate(of_episodes)
+            if pairs is not None
+        }
+        # Lines that somebody has revised since are theirs: writing a lost shard anew must not undo them.
+        kept = read_shard_annotations(root, annotator, entry).annotations()
+        lines.update({episode: annotation for episode, annotation in kept.items() if annotation.revision})
+        if lines or kept:
+            write_shard_annotations(root, annotator, index, lines)
+    write_bytes(root / SHARDS / shard_name(index), content)
+    return entry

@@ -1,0 +1,1 @@
+"""What to run: recipes, scales and cells. Nothing here trains or reads files."""

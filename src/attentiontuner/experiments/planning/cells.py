@@ -1,0 +1,173 @@
+"""Cells: one experiment each, resolved at a scale. Expansion of a recipe into cells is pure.
+
+A **cell** is task × method × condition × seed at a scale: one training run and its evaluation. Recipes that share a
+(task, method, condition) share the record, which lives in the folder of the first recipe of `RECIPES` that has it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.experiments.planning import published
+from attentiontuner.experiments.planning.recipes import OTHER_TASKS, RECIPES, SOLVED_TASKS, Column, Recipe, home_of
+from attentiontuner.experiments.planning.scales import Scale, get_scale
+from attentiontuner.experts import EXPERT_ANNOTATOR
+from attentiontuner.methods import get_method
+from attentiontuner.runs.config import TrainConfig, paper_config
+from attentiontuner.tasks.task import Task, get_task
+
+TRAIN_DATA_SEED = 0
+TEST_DATA_SEED = 1
+EVALUATION_SEED = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment, resolved: equal cells are the same experiment.
+
+    Attributes:
+        home: the recipe whose folder holds the record.
+        settings: environment settings that differ from the task's own.
+        demos, test_demos: sizes of the data sets with seeds 0 and 1.
+        episodes: evaluation episodes, evaluation seed 0.
+        config: fields of `TrainConfig` that differ from the paper's, the network's under `model`.
+        lengths: values of the setting `length` it is evaluated at besides its own.
+    """
+
+    home: str
+    scale: str
+    task: str
+    method: str
+    condition: str
+    seed: int
+    demos: int
+    test_demos: int
+    episodes: int
+    settings: Mapping[str, Any]
+    config: Mapping[str, Any]
+    lengths: Sequence[int] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in messages and, with `.json`, its record's file name."""
+        return f"{self.task}--{self.method}--{self.condition}--seed{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of its record: the home recipe at paper scale, `<home>-<scale>` otherwise."""
+        return folder_of(self.home, self.scale)
+
+    @property
+    def epochs(self) -> int:
+        return int(self.config["epochs"])
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Cell":
+        return cls(**value)
+
+
+def folder_of(home: str, scale: str) -> str:
+    return home if scale == "paper" else f"{home}-{scale}"
+
+
+def planned_seeds(recipe: Recipe, task: str, method: str, scale: Scale) -> range:
+    """The seeds an entry of the recipe's table asks for, from 1."""
+    return range(1, min(recipe.more_seeds.get((task, method), published.SEEDS), scale.seeds) + 1)
+
+
+def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
+    """The cell of one column, resolved at a scale."""
+    scale, condition = get_scale(scale_name), column.condition
+    row, small = get_task(task), scale.sizes(task)
+    method = get_method(column.method)
+    known = {item.name for item in fields(method.network)}
+    model = {**scale.model(method.network.architecture, row.observation.kinds, known), **condition.model}
+    epochs = small.epochs.get(column.method, small.epochs["*"]) if small else method.recipe(row, None)["epochs"]
+    config: dict[str, Any] = {**scale.config, **condition.config, "model": model}
+    config["epochs"] = max(1, round(epochs * condition.epochs.get(task, 1)))
+    if "heads" in config:
+        layers = int(model.get("layers", 4))
+        config["heads"] = config["heads"].format(first=1, middle=layers // 2 + 1, last=layers)
+    demos = small.demos if small else row.demonstrations
+    settings = {**(small.settings if small else {}), **condition.settings}
+    return Cell(
+        home=home_of(task, column.method, condition.name),
+        scale=scale.name,
+        task=task,
+        method=column.method,
+        condition=condition.name,
+        seed=seed,
+        demos=demos * condition.demos,
+        test_demos=scale.test_demos,
+        episodes=scale.episodes,
+        settings=settings,
+        config=config,
+        lengths=[longer_length(task, settings, times) for times in condition.longer],
+    )
+
+
+def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
+    """The training configuration of a cell: the paper's, with the cell's changes; the scripted expert annotates."""
+    chosen = {"annotator": EXPERT_ANNOTATOR, **cell.config, "seed": cell.seed}
+    return paper_config(task or get_task(cell.task, cell.settings), cell.method, **chosen)
+
+
+def longer_length(task: str, settings: Mapping[str, Any], times: float) -> int:
+    """The setting `length` of a world this many times as long."""
+    return round(int({**get_task(task).settings, **settings}["length"]) * times)
+
+
+def expand(recipe: Recipe, scale: str = "paper", only: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Cell]:
+    """The cells of a recipe in the order they should run, each once.
+
+    `only` names tasks, methods and conditions: a cell stays if it fits each of these kinds that is named at all.
+    """
+    cells = {(cell.folder, cell.name): cell for cell in all_cells(recipe, scale)}.values()
+    chosen: dict[str, set[str]] = {}
+    for word in only:
+        kinds = [kind for kind in ("task", "method", "condition") if any(getattr(cell, kind) == word for cell in cells)]
+        if not kinds:
+            raise UserError(f"--only {word}: recipe {recipe.name!r} has no such task, method or condition")
+        for kind in kinds:
+            chosen.setdefault(kind, set()).add(word)
+    known = {cell.seed for cell in cells}
+    if known and (unknown := set(seeds) - known):
+        raise UserError(
+            f"--seeds: recipe {recipe.name!r} at scale {scale!r} has no seed {min(unknown)}, its last is {max(known)}"
+        )
+    kept = [
+        cell
+        for cell in cells
+        if all(getattr(cell, kind) in words for kind, words in chosen.items()) and (not seeds or cell.seed in seeds)
+    ]
+    if not kept:
+        chosen_by = " with these --only and --seeds" if only or seeds else ""
+        raise UserError(f"recipe {recipe.name!r} at scale {scale!r} has no cell{chosen_by}")
+    return sorted(kept, key=lambda cell: (_stage(recipe, cell), cell.seed))
+
+
+def all_cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
+    """The cells of a recipe as its table has them; one that two columns share comes twice."""
+    for name in recipe.includes:
+        yield from all_cells(RECIPES[name], scale)
+    for task in sorted(recipe.tasks, key=_running_order):
+        if not get_scale(scale).has(task):
+            continue
+        for column in recipe.columns:
+            for seed in planned_seeds(recipe, task, column.method, get_scale(scale)):
+                yield make_cell(task, column, seed, scale)
+
+
+def _running_order(task: str) -> int:
+    return (*SOLVED_TASKS, *OTHER_TASKS).index(task)
+
+
+def _stage(recipe: Recipe, cell: Cell) -> int:
+    for number, stage in enumerate(recipe.stages):
+        if cell.task in stage.tasks and cell.method in stage.methods and cell.seed in stage.seeds:
+            return number
+    return len(recipe.stages)

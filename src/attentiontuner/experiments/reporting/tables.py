@@ -1,0 +1,197 @@
+"""Tables from records: our numbers, how many seeds are behind them, and the paper's beside. Pure functions."""
+
+import html
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attentiontuner.core.wording import counted
+from attentiontuner.evaluation.metrics import over_seeds, welch_test
+from attentiontuner.experiments.planning import published
+from attentiontuner.experiments.planning.cells import planned_seeds
+from attentiontuner.experiments.planning.published import Published
+from attentiontuner.experiments.planning.recipes import RECALL, RECIPES, TUNER, VANILLA, Column, Recipe, method_titles
+from attentiontuner.experiments.planning.scales import get_scale
+from attentiontuner.experiments.records import Record
+from attentiontuner.tasks.task import get_task
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: success rates in percent by seed, how many seeds were planned, and what the paper has."""
+
+    values: tuple[float, ...]
+    planned: int
+    published: Published | None
+
+    @property
+    def mean(self) -> float:
+        return over_seeds(self.values).mean if self.values else math.nan
+
+    @property
+    def half_width(self) -> float:
+        """Of the 90 % interval over seeds; nan below three seeds, of which it would say nothing."""
+        return over_seeds(self.values).half_width if len(self.values) > 2 else math.nan
+
+    @property
+    def ours(self) -> str:
+        """`99.9 ± 0.1`, or of two seeds both; with the number of seeds where it is below the plan."""
+        if not self.values:
+            return NOTHING
+        count = len(self.values)
+        text = f"{self.mean:.1f} ± {self.half_width:.1f}" if count > 2 else ", ".join(f"{v:.1f}" for v in self.values)
+        return text if count >= self.planned else f"{text} ({count} of {counted(self.planned, 'seed')})"
+
+    @property
+    def theirs(self) -> str:
+        return NOTHING if self.published is None else str(self.published)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A recipe's table: rows by task, entries by column title."""
+
+    recipe: Recipe
+    scale: str
+    rows: Mapping[str, Mapping[str, Entry]]
+
+    @property
+    def has_results(self) -> bool:
+        return any(entry.values for row in self.rows.values() for entry in row.values())
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, ready to be written."""
+
+    head: Sequence[str]
+    body: Sequence[Sequence[str]]
+
+    def to_markdown(self) -> str:
+        lines = [self.head, ["---"] * len(self.head), *self.body]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def to_html(self) -> str:
+        def row(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "\n".join(row(line, "td") for line in self.body)
+        return f"<table>\n<thead>{row(self.head, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table>"
+
+
+def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record], scale: str) -> Entry:
+    """The entry of one task and column from all records."""
+    seeds = planned_seeds(recipe, task, column.method, get_scale(scale))
+    wanted = (scale, task, column.method, column.condition.name)
+    found = {
+        record.cell.seed: record.success_at(column.longer)
+        for record in records
+        if (record.cell.scale, record.cell.task, record.cell.method, record.cell.condition) == wanted
+        and record.cell.seed in seeds
+    }
+    theirs = published.published(recipe.name, task, column.title)
+    values = (found[seed] for seed in sorted(found))
+    return Entry(tuple(value for value in values if value is not None), len(seeds), theirs)
+
+
+def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:
+    """The table of a recipe. The paper's scale shows all of it, others only tasks and columns that have records."""
+    rows = {
+        task: {column.title: entry_of(recipe, task, column, records, scale) for column in recipe.columns}
+        for task in recipe.tasks
+    }
+    if scale == "paper":
+        return Table(recipe, scale, rows)
+    rows = {task: row for task, row in rows.items() if any(entry.values for entry in row.values())}
+    columns = [column for column in recipe.columns if any(row[column.title].values for row in rows.values())]
+    return Table(replace(recipe, columns=columns), scale, rows)
+
+
+MANY_COLUMNS = 7
+"""With more columns than this a table stands on its side."""
+
+
+def result_grid(table: Table) -> Grid:
+    """One line per task, ours over the paper's; where there are many columns, one line per column."""
+    titles = [column.title for column in table.recipe.columns]
+    if len(titles) > MANY_COLUMNS:
+        return Grid(
+            ["", *(get_task(task).title for task in table.rows)],
+            [[title, *(row[title].ours for row in table.rows.values())] for title in titles],
+        )
+    head = ["Task", "", *titles]
+    body = []
+    for task, row in table.rows.items():
+        body.append([get_task(task).title, "ours", *(row[title].ours for title in titles)])
+        if any(row[title].published for title in titles):
+            body.append(["", "paper", *(row[title].theirs for title in titles)])
+    return Grid(head, body)
+
+
+def welch_grid(table: Table, first: str = TUNER.title, second: str = VANILLA.title) -> Grid:
+    """Welch's two-sided p-value of the two methods by task, ours (from three seeds of both) and the paper's."""
+    body = []
+    for task, row in table.rows.items():
+        ours = NOTHING
+        if min(len(row[first].values), len(row[second].values)) > 2:
+            ours = _p_value(welch_test(row[first].values, row[second].values))
+        body.append([get_task(task).title, ours, f"{published.WELCH_P[task]:.3f}"])
+    return Grid(["Task", "p, ours", "p, paper"], body)
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+NEARLY_ALL = 0.99
+"""The share of test actions that has to be right for a method to have learned a task, in `speed_grid`."""
+
+
+def speed_grid(records: Sequence[Record], methods: Sequence[str]) -> Grid:
+    """By task and method, the epoch by which 99 % of the test actions are right and the minutes of training until then,
+    medians over seeds: `149 of 300, 2.1 min`."""
+    body = []
+    for task in published.TASK_ORDER:
+        alike = [record for record in records if (record.cell.task, record.cell.condition) == (task, "standard")]
+        texts = [_speed([record for record in alike if record.cell.method == method]) for method in methods]
+        if any(text != NOTHING for text in texts):
+            body.append([get_task(task).title, *texts])
+    return Grid(["Task", *(method_titles()[method] for method in methods)], body)
+
+
+def _speed(records: Sequence[Record]) -> str:
+    if not records:
+        return NOTHING
+    epochs, minutes = [], []
+    for record in records:
+        curve = record.curves.get("test_accuracy", [])
+        first = next((place for place, share in enumerate(curve, 1) if share and share >= NEARLY_ALL), math.inf)
+        epochs.append(first)
+        minutes.append(first * record.seconds["train"] / record.cell.epochs / 60)
+    if math.isinf(statistics.median(epochs)):
+        return f"not in {records[0].cell.epochs}"
+    return f"{statistics.median(epochs):g} of {records[0].cell.epochs}, {statistics.median(minutes):.1f} min"
+
+
+def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
+    """Success rates of table 1 in Markdown, the paper's numbers and those of recall heads beside them, seeds counted:
+    for the README."""
+    table, recall = (make_table(RECIPES[name], records, scale) for name in ("table1", "recall"))
+    titles = [column.title for column in table.recipe.columns]
+    beyond = RECALL.title
+    head = ["Task", *(part for title in titles for part in (title, "paper")), beyond]
+    body = []
+    for task, row in table.rows.items():
+        cells = [part for title in titles for part in (row[title].ours, row[title].theirs)]
+        also = recall.rows.get(task, {}).get(beyond)
+        body.append([get_task(task).title, *cells, also.ours if also else NOTHING])
+    note = "Success in percent, mean ± half width of the 90 % interval over seeds, or both of two seeds"
+    episodes = sorted({record.cell.episodes for record in records if record.cell.scale == scale})
+    if episodes:
+        note += "; " + " or ".join(f"{count:,}" for count in episodes) + " episodes a seed"
+    if scale != "paper":
+        note += f". Scale {scale}: smaller than the paper's experiments, so the numbers do not compare"
+    return Grid(head, body).to_markdown() + f"\n\n{note}.\n"

@@ -1,0 +1,1 @@
+"""Running cells to their records, on one machine or many."""

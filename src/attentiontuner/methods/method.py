@@ -1,0 +1,139 @@
+"""What a method is, and the table of them. Nothing outside a method's own file knows it by name.
+
+A method is a way to learn from demonstrations: its network, its recipe, what its loss is made of, and what of it can be
+watched. One of your own is an instance of a subclass, registered in a file named with `attentiontuner --import FILE`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.batch import Batch
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.losses import Loss, correct_steps, imitation_loss
+from attentiontuner.models.heads import Head
+from attentiontuner.models.network import NetworkConfig, Output
+from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.tasks.task import Task
+
+if TYPE_CHECKING:
+    from attentiontuner.runs.config import TrainConfig
+
+PAPER_EPOCHS = 300
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a recipe may depend on: the training set of a run.
+
+    Attributes:
+        demonstrations, steps: how many.
+        annotated: the share of demonstrations that have an annotation.
+    """
+
+    demonstrations: int
+    steps: int
+    annotated: float
+
+
+class Method:
+    """A way to learn from demonstrations.
+
+    Attributes:
+        name: what commands call it. title: what people call it, in tables and figures.
+        network: the configuration of its network.
+        pairs: whether it is told the memory pairs.
+        without_pairs: the method that trains the same network without them, where there is one.
+        precision: the only precision it computes in; None: any.
+        memory_weight: λ, the weight of its memory loss, where nothing is said.
+        terms: the names of its loss's terms.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    network: ClassVar[type[NetworkConfig]]
+    pairs: ClassVar[bool] = True
+    without_pairs: ClassVar[str | None] = None
+    precision: ClassVar[str | None] = None
+    memory_weight: ClassVar[float] = 1.0
+    terms: ClassVar[tuple[str, ...]] = ("imitation", "memory")
+
+    def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
+        """Fields of `TrainConfig` where they differ from the usual; `data` is None where no data set is known yet."""
+        return {"epochs": task.epochs.get(self.name, PAPER_EPOCHS)}
+
+    def network_for(self, observation: ObservationSpec, actions: ActionSpec, **changes: Any) -> NetworkConfig:
+        """The network for these observations and actions, some of its fields replaced."""
+        network = self.network(observation, actions)
+        if unknown := sorted(set(changes) - set(vars(network))):
+            has = ", ".join(name for name in vars(network) if name not in ("observation", "actions"))
+            raise UserError(f"the network of method {self.name!r} has no {', '.join(unknown)}: it has {has}")
+        return replace(network, **changes)
+
+    def resolved(self, config: "TrainConfig") -> NetworkConfig:
+        """The network of a run with everything decided that depends on the rest of its configuration."""
+        return config.model
+
+    def check(self, config: "TrainConfig") -> None:
+        """Refuse a configuration this method cannot train with."""
+
+    def check_labels(self, labels: PairTable, name_of: Callable[[int], str]) -> None:
+        """Refuse labels this method cannot learn from; `name_of(row)` is what messages call an episode's."""
+
+    def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
+        """The heads the memory loss is applied to."""
+        return (Head(0, 0),)
+
+    def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
+        """The heads whose weights are worth looking at."""
+        return self.supervised(config)
+
+    def counts(self, config: "TrainConfig") -> bool:
+        """Whether a head's weights say how many things are recalled, and need not add up to 1."""
+        return False
+
+    def whole(self, config: "TrainConfig") -> bool:
+        """Whether the network reads each of these weights as a whole number."""
+        return False
+
+    def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
+        """What the supervised heads of `output` are told by the pairs of `batch`: a scalar."""
+        raise NotImplementedError(f"method {self.name!r} is told the pairs and has no memory_loss")
+
+    def loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Loss:
+        """L = L_IL + λ · L_memory. Sums are divided by the batch's totals over all processes."""
+        imitation = imitation_loss(output, batch)
+        memory = self.memory_loss(output, batch, config) if output.watched else imitation.new_zeros(())
+        return Loss(
+            total=imitation + config.weight * memory,
+            terms={"imitation": imitation, "memory": memory},
+            correct=correct_steps(output, batch),
+            steps=batch.real.sum(),
+        )
+
+
+_METHODS: dict[str, Method] = {}
+
+
+def register_method(method: type[Method]) -> type[Method]:
+    """Add a method (or replace the one of the same name); every command then works with it. Usable as a decorator."""
+    _METHODS[method.name] = method()
+    return method
+
+
+def all_methods() -> Mapping[str, Method]:
+    """Every method by name, in the order of tables and figures."""
+    return dict(_METHODS)
+
+
+def get_method(name: str) -> Method:
+    """The method called `name`."""
+    if name not in _METHODS:
+        raise UserError(
+            f"unknown method {name!r}: the methods are {', '.join(_METHODS)}; for one of your own write "
+            "`attentiontuner --import FILE ...`"
+        )
+    return _METHODS[name]

@@ -1,0 +1,116 @@
+"""Action heads: how an action is shown to a network, and how one is read from it.
+
+Legend: S steps, P numbers that describe the distribution of one action, F features of an action, D = d_model.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.spaces import ActionSpec
+
+
+class ActionHead(nn.Module, ABC):
+    """What a network needs to know of its actions; those of `spec`.
+
+    Attributes:
+        width: P; the network's last layer gives so many numbers.
+        features: F; the network's embedding of an action has a row for each.
+    """
+
+    width: int
+    features: int
+
+    def __init__(self, spec: ActionSpec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    @abstractmethod
+    def show(self, actions: Tensor, dtype: torch.dtype) -> Tensor:
+        """Actions `[S, …]` as features `[S, F]`."""
+
+    @abstractmethod
+    def embed(self, actions: Tensor, begins: Tensor, table: Tensor) -> Tensor:
+        """Features times the rows of a table `[F + 1, D]`, by look-up where that is enough: `[S, D]`. Where an episode
+        `begins` `[S]` there is no action yet: the table's last row."""
+
+    @abstractmethod
+    def negative_log_likelihood(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        """Of the actions `[S, …]` under the distributions `[S, P]`: `[S]`, float32."""
+
+    @abstractmethod
+    def choose(
+        self, distribution: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The likeliest actions `[S, …]`; with a temperature above 0, drawn ones."""
+
+    @abstractmethod
+    def agreement(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        """`[S]` from 0 to 1: whether (or for which share of its numbers) the likeliest action is the given one."""
+
+
+class DiscreteHead(ActionHead):
+    """One of several actions, or several such choices at once: logits for each choice, side by side."""
+
+    def __init__(self, spec: ActionSpec) -> None:
+        super().__init__(spec)
+        self.width = self.features = sum(spec.choices)
+        self.sizes = list(spec.choices)
+
+    def _numbers(self, actions: Tensor) -> Tensor:
+        """Choices `[S, …]` counted through all of them: `[S, choices]`."""
+        numbers = actions.view(len(actions), len(self.sizes))
+        if len(self.sizes) == 1:
+            return numbers
+        firsts = [sum(self.sizes[:place]) for place in range(len(self.sizes))]
+        return numbers + torch.tensor(firsts, device=actions.device)
+
+    def show(self, actions: Tensor, dtype: torch.dtype) -> Tensor:
+        if len(self.sizes) == 1:
+            return F.one_hot(actions, self.features).to(dtype)
+        return F.one_hot(self._numbers(actions), self.features).sum(1).to(dtype)
+
+    def embed(self, actions: Tensor, begins: Tensor, table: Tensor) -> Tensor:
+        if len(self.sizes) == 1:
+            return F.embedding(torch.where(begins, self.features, actions), table)
+        return torch.where(begins[:, None], table[-1], F.embedding(self._numbers(actions), table).sum(1))
+
+    def negative_log_likelihood(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        logits, chosen = distribution.float(), actions.view(len(actions), len(self.sizes))
+        parts = [
+            F.cross_entropy(part, chosen[:, place], reduction="none")
+            for place, part in enumerate(logits.split(self.sizes, -1))
+        ]
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+    def choose(
+        self, distribution: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None
+    ) -> Tensor:
+        parts = distribution.float().split(self.sizes, -1)
+        if temperature > 0:
+            drawn = [
+                torch.multinomial((part / temperature).softmax(-1), 1, generator=generator)[:, 0] for part in parts
+            ]
+        else:
+            drawn = [part.argmax(-1) for part in parts]
+        return torch.stack(drawn, -1).view(len(distribution), *self.spec.shape)
+
+    def agreement(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        same = (self.choose(distribution) == actions).view(len(actions), -1)
+        return same[:, 0] if len(self.sizes) == 1 else same.all(-1)
+
+
+HEADS: dict[str, type[ActionHead]] = {"discrete": DiscreteHead, "multi-discrete": DiscreteHead}
+"""kind of action → its head."""
+
+
+def action_head(spec: ActionSpec) -> ActionHead:
+    """The head for these actions."""
+    if spec.kind not in HEADS:
+        raise UserError(
+            f"no network here learns actions of kind {spec.kind}: discrete and multi-discrete ones can be learned"
+        )
+    return HEADS[spec.kind](spec)

@@ -1,0 +1,278 @@
+"""What a training run is: every choice that changes its result, checked when made and saved with the run.
+
+The command line makes its options from these classes: an attribute's words are the option's help. Importing this file
+needs no torch; methods and networks are asked when a configuration is made.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos.store.writer import plain_settings
+from attentiontuner.tasks.task import Task
+
+if TYPE_CHECKING:
+    from attentiontuner.methods.method import DataFacts, Method
+    from attentiontuner.models.heads import Head
+    from attentiontuner.models.network import NetworkConfig
+
+Precision = Literal["auto", "float32", "bfloat16"]
+LabelStudy = Literal["given", "random", "shuffled"]
+Schedule = Literal["constant", "cosine"]
+
+CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
+"""Fields that change no result, so that a run may go on with other values."""
+
+RECIPE = ("epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "memory_weight", "attend_self")
+"""Fields that a method's recipe decides where nothing is said."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. Nothing here overwrites what it was given, so `dataclasses.replace` changes one thing only:
+    what depends on several fields is decided where it is needed (`weight`, `network`, `to_json`).
+
+    Attributes:
+        task: name of the task.
+        settings: its environment settings.
+        model: the network.
+        method: how it learns: attentiontuner, or recall (a head that counts); vanilla and recall-vanilla are the same
+            without pairs.
+        seed: fixes first weights, batches, dropout and every drawn label.
+        epochs: passes over the demonstrations. More than a finished run had make it longer.
+        batch_size: demonstrations in a step, over all processes together.
+        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8, no weight decay).
+        schedule: of the learning rate: constant, as in the paper, or cosine, down to a fiftieth over the whole run.
+        warmup_steps: batches over which the learning rate rises from nothing.
+        clip: the largest gradient norm; 0 for no limit.
+        memory_weight: weight λ of the memory loss.
+        heads: supervised heads as layer:head from 1, such as 1:1 or 1:1,2:2 or 1:all or all or none.
+        split_pairs: distribute each row's pairs over the supervised heads.
+        attend_self: the expert's matrix has ones on the diagonal of the observations.
+        annotator: whose memory pairs to use; the expert's, or those of the only annotator, if not given.
+        annotated_fraction: share of the training demonstrations that keep their annotation.
+        noise_p: standard deviation in steps of a perturbation of each recalled step.
+        noise_q: the same for each recalling step.
+        pairs: the given ones, or as controls random ones or ones shuffled between demonstrations.
+        demos: train on this many demonstrations, drawn from the seed.
+        include_failed: learn from demonstrations that did not solve the task, too.
+        precision: of matrix products: bfloat16 on a GPU and float32 on a CPU, unless the method needs another; weights
+            are always float32.
+        test_fraction: share of --data kept for testing (at most 500 episodes) where --test-data is not given.
+        memory_limit: bytes of frames held at once, such as 4GB; a larger data set is streamed.
+        eval_every: epochs between evaluations in the environment; 0 for none. The best model is kept.
+        eval_episodes: episodes of each evaluation.
+        keep: how many full states are kept.
+        checkpoint_seconds: seconds between two states.
+        heatmap_epochs: draw the attention of all heads after these epochs (0: before the first).
+    """
+
+    task: str
+    settings: Mapping[str, Any]
+    model: "NetworkConfig"
+    method: str = "attentiontuner"
+    seed: int = 1
+    epochs: int = 300
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    schedule: Schedule = "constant"
+    warmup_steps: int = 0
+    clip: float = 0.0
+    memory_weight: float | None = None
+    heads: str = "1:1"
+    split_pairs: bool = False
+    attend_self: bool = True
+    annotator: str | None = None
+    annotated_fraction: float = 1.0
+    noise_p: float = 0.0
+    noise_q: float = 0.0
+    pairs: LabelStudy = "given"
+    demos: int | None = None
+    include_failed: bool = False
+    precision: Precision = "auto"
+    test_fraction: float = 0.05
+    memory_limit: int | None = None
+    eval_every: int = 0
+    eval_episodes: int = 100
+    keep: int = 2
+    checkpoint_seconds: float = 30.0
+    heatmap_epochs: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        method = self.way
+        object.__setattr__(self, "settings", plain_settings(self.settings))
+        object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
+        if not isinstance(self.model, method.network):
+            raise UserError(f"method {self.method!r} does not train a {type(self.model).__name__}")
+        for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("schedule", Schedule)):
+            choices = get_args(kind)
+            if getattr(self, name) not in choices:
+                raise UserError(f"{_option(name)} {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        for name in ("epochs", "batch_size", "keep"):
+            self._check(name, getattr(self, name) >= 1, "at least 1")
+        for name in (
+            *(
+                "seed",
+                "noise_p",
+                "noise_q",
+                "eval_every",
+                "eval_episodes",
+                "checkpoint_seconds",
+                "warmup_steps",
+                "clip",
+            ),
+            *(("memory_weight",) if self.memory_weight is not None else ()),
+        ):
+            self._check(name, 0 <= getattr(self, name) < math.inf, "0 or more")
+        self._check("learning_rate", 0 < self.learning_rate < math.inf, "above 0")
+        self._check("annotated_fraction", 0 <= self.annotated_fraction <= 1, "between 0 and 1")
+        self._check("test_fraction", 0 <= self.test_fraction < 1, "0 or more and below 1")
+        self._check("demos", self.demos is None or self.demos >= 1, "at least 1")
+        self._check("memory_limit", self.memory_limit is None or self.memory_limit >= 1, "at least 1 byte")
+        drawn = (*self.heatmap_epochs, 0)
+        self._check("heatmap_epochs", 0 <= min(drawn) <= max(drawn) <= self.epochs, f"epochs from 0 to {self.epochs}")
+        self._check(
+            "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
+        )
+        if self.memory_weight and not method.pairs:
+            raise UserError(f"--method {self.method} has no memory loss: leave out --memory-weight")
+        if method.precision is not None and self.precision not in ("auto", method.precision):
+            raise UserError(f"--precision is {self.precision}: give {method.precision} with method {self.method!r}")
+        method.supervised(self)
+        method.check(self)
+
+    def _check(self, name: str, good: bool, wanted: str) -> None:
+        if not good:
+            raise UserError(f"{_option(name)} is {getattr(self, name)}: give {wanted}")
+
+    @property
+    def way(self) -> "Method":
+        """The method itself."""
+        from attentiontuner.methods import get_method
+
+        return get_method(self.method)
+
+    @property
+    def weight(self) -> float:
+        """λ: the weight of the memory loss; 0 for a method that is not told the pairs."""
+        if not self.way.pairs:
+            return 0.0
+        return self.way.memory_weight if self.memory_weight is None else self.memory_weight
+
+    def supervised(self) -> "tuple[Head, ...]":
+        """The heads the memory loss is applied to; none where its weight is 0."""
+        return self.way.supervised(self) if self.weight > 0 else ()
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the run reads annotations."""
+        return bool(self.supervised()) and self.annotated_fraction > 0
+
+    @property
+    def network(self) -> "NetworkConfig":
+        """The network with everything decided."""
+        return self.way.resolved(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back."""
+        value = {item.name: getattr(self, item.name) for item in fields(self)}
+        episodes = self.eval_episodes if self.eval_every else 0
+        decided = {"model": self.network.to_json(), "memory_weight": self.weight, "eval_episodes": episodes}
+        return {**value, **decided, "heatmap_epochs": list(self.heatmap_epochs)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TrainConfig":
+        from attentiontuner.methods import get_method
+
+        known = {item.name for item in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise UserError(f"unknown setting {unknown[0]!r} in a run's configuration: made by a newer version?")
+        try:
+            method = get_method(value.get("method", cls.method))
+            given = {"include_failed": True, **value, "model": method.network.from_json(value["model"])}
+            if not method.pairs:
+                given["memory_weight"] = None
+            return cls(**given)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"a run's configuration is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Sizes that most networks have, as options; what is not given is the network's own.
+
+    Attributes:
+        d_model: width of the network.
+        layers: layers of the network.
+        model_heads: attention heads per layer.
+        feedforward: width of the feed-forward networks.
+        dropout: share of dropped activations.
+        embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
+        positions: steps of a recall network do not know their number, so that it works in longer worlds than it saw.
+    """
+
+    d_model: int | None = None
+    layers: int | None = None
+    model_heads: int | None = None
+    feedforward: int | None = None
+    dropout: float | None = None
+    embedder: Literal["paper", "lookup"] | None = None
+    positions: bool = True
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of a network that were given."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        given["heads"], given["positions"] = given.pop("model_heads"), None if self.positions else False
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def paper_config(
+    task: Task,
+    method: str = "attentiontuner",
+    model: Mapping[str, Any] | None = None,
+    data: "DataFacts | None" = None,
+    **overrides: Any,
+) -> TrainConfig:
+    """The recipe for that task and method, the paper's where it has one. `model` replaces fields of the network,
+    `overrides` the rest; `data` is what is known of the training set, for recipes that look at it."""
+    from attentiontuner.methods import get_method
+
+    way = get_method(method)
+    return TrainConfig(
+        task=task.name,
+        settings=task.settings,
+        model=way.network_for(task.observation, task.actions, **(model or {})),
+        method=method,
+        **{**way.recipe(task, data), **overrides},
+    )
+
+
+def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:
+    """The learning rate of batch `step` (from 0) of a run of `steps` batches."""
+    rate = config.learning_rate * min(1.0, (step + 1) / max(config.warmup_steps, 1))
+    if config.schedule == "cosine":
+        rate *= max(0.02, 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0))))
+    return rate
+
+
+def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first setting (dotted name, old value, new value) in which two JSON configurations differ."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    for name in [*before, *after]:
+        if name not in CHANGEABLE and before.get(name) != after.get(name):
+            return name, before.get(name), after.get(name)
+    return None
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield from _flat(item, f"{prefix}{name}.")
+        else:
+            yield prefix + name, list(item) if isinstance(item, tuple) else item
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

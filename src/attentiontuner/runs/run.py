@@ -1,0 +1,228 @@
+"""The run folder as a type. This file alone knows what lies where in it:
+
+    RUN/config.json            what the run is, on which data, and with which software each session computed
+    RUN/metrics.jsonl          one line per epoch;  RUN/tensorboard/ the same for TensorBoard
+    RUN/model.safetensors      the weights of the newest state;  RUN/best.safetensors the best evaluated ones
+    RUN/state/                 full training states to go on from, see `states`
+    RUN/heatmaps/00300.png     what the heads attended to after an epoch, and its numbers
+    RUN/evaluation/            what `evaluate` found
+
+Torch is imported when weights are read or written, so that a mistyped path is refused at once.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import link_file, locked, read_bytes, read_json, sync_folder, write_bytes, write_json
+from attentiontuner.runs.log import MetricsLog, read_metrics
+
+if TYPE_CHECKING:
+    from attentiontuner.models.network import Network
+    from attentiontuner.runs.config import TrainConfig
+    from attentiontuner.runs.states import State
+
+SCHEMA = 1
+CONFIG, METRICS, MODEL, BEST = "config.json", "metrics.jsonl", "model.safetensors", "best.safetensors"
+STATES, HEATMAPS, EVALUATION, TENSORBOARD, LOCK = "state", "heatmaps", "evaluation", "tensorboard", ".lock"
+
+
+class Progress(NamedTuple):
+    """How far a run is: epochs, batches of the next one, and seconds of training in all."""
+
+    epoch: int
+    batch: int
+    seconds: float
+
+
+class Trained(NamedTuple):
+    """A network (on the CPU, in evaluation mode), its run's configuration, and the checksum of these very weights."""
+
+    run: "Run"
+    model: "Network"
+    config: "TrainConfig"
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run in the folder `path`, which need not be there yet; `Run.open` takes only one that is."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Run":
+        """A run that somebody has trained; anything else is refused in one line."""
+        run = cls(Path(path))
+        if not run.path.is_dir():
+            raise UserError(f"{path} does not exist: give the folder of a run, made with `attentiontuner train`")
+        if not (run.path / CONFIG).exists():
+            raise UserError(f"{path} is not a run: it has no {CONFIG}; give a folder made with `attentiontuner train`")
+        run._read_config()
+        return run
+
+    # --- what it is --------------------------------------------------------------------------------------------------
+
+    def config(self) -> "TrainConfig":
+        """The configuration it was made with."""
+        from attentiontuner.runs.config import TrainConfig
+
+        return TrainConfig.from_json(self._read_config()["train"])
+
+    def _read_config(self) -> dict[str, Any]:
+        path = self.path / CONFIG
+        value = read_json(path)
+        if not isinstance(value, dict) or not all(isinstance(value.get(part), dict) for part in ("train", "data")):
+            raise UserError(f"{path} is damaged: it holds no configuration")
+        if value.get("schema") != SCHEMA:
+            raise UserError(f"{path} has schema {value.get('schema')!r}, this attentiontuner reads {SCHEMA}")
+        return value
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The epochs so far."""
+        return read_metrics(self.path / METRICS)
+
+    def progress(self) -> Progress | None:
+        """How far the newest state is; None where there is none yet."""
+        from attentiontuner.runs.states import read_progress
+
+        return read_progress(self.path / STATES)
+
+    @property
+    def evaluation(self) -> Path:
+        """The folder of its evaluations."""
+        return self.path / EVALUATION
+
+    def heatmap_path(self, epoch: int) -> Path:
+        """The picture of what its heads attended to after that epoch."""
+        return self.path / HEATMAPS / f"{epoch:05d}.png"
+
+    def state_path(self, name: str) -> Path:
+        """The folder of the state called `name`, for messages."""
+        return self.path / STATES / name
+
+    # --- training ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training here meanwhile; where one does, that is a `UserError`."""
+        with locked(self.path / LOCK, wait=False):
+            yield
+
+    def as_begun(self, config: "TrainConfig") -> "TrainConfig":
+        """`config`, with what a run that is older than a field did before there was a choice."""
+        if not (self.path / CONFIG).exists() or "include_failed" in self._read_config()["train"]:
+            return config
+        return replace(config, include_failed=True)
+
+    def begin(self, config: "TrainConfig", data: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+        """Get ready to train: write `config.json`, or check that the one there says the same; the first difference is a
+        `UserError`. What a killed process left unfinished is removed.
+
+        A run may become longer, unless its learning rate was planned for so many epochs. `versions` are those of this
+        session; `config.json` keeps the first session's, and under `sessions` each that came with others.
+        """
+        if not (self.path / CONFIG).exists():
+            if (self.path / STATES).exists():
+                lost = f"it has training states but no {CONFIG}"
+                raise UserError(f"{self.path} is damaged: {lost}; delete it to start again")
+            value = {"schema": SCHEMA, "train": config.to_json(), "data": dict(data), "versions": dict(versions)}
+            write_json(self.path / CONFIG, value)
+            return
+        before = self._read_config()
+        now = self._grown(before, config, data)
+        self._remove_leftovers()
+        done = self.progress() or Progress(0, 0, 0.0)
+        sessions = before.get("sessions", [])
+        latest = sessions[-1]["versions"] if sessions else before.get("versions")
+        if latest != dict(versions) and done.epoch < config.epochs:
+            session = {"epoch": done.epoch, "batch": done.batch, "versions": dict(versions)}
+            now = {**now, "sessions": [*sessions, session]}
+        if now != before:
+            write_json(self.path / CONFIG, now)
+
+    def _grown(self, before: dict[str, Any], config: "TrainConfig", data: Mapping[str, Any]) -> dict[str, Any]:
+        """`before`, with more epochs where the run becomes longer; refused where anything else differs."""
+        from attentiontuner.runs.config import TrainConfig, first_difference
+
+        known = TrainConfig.from_json(before["train"]).to_json()  # older than a field: it had the default
+        longer = config.schedule == "constant" and config.epochs > known["epochs"]
+        grown = {**known, "epochs": config.epochs} if longer else known
+        for part, old, new in (("", grown, config.to_json()), ("data.", before["data"], data)):
+            difference = first_difference(old, new)
+            if difference is not None:
+                name, was, now = difference
+                made = f"{self.path} was made with {part}{name} = {was!r}"
+                raise UserError(f"{made}, now it is {now!r}: use the same, or another --out")
+        return {**before, "train": grown} if longer else before
+
+    def _remove_leftovers(self) -> None:
+        """Of a process that was killed while it wrote; the weights beside the states are again the newest state's."""
+        from attentiontuner.runs import states
+
+        for name in (CONFIG, METRICS, MODEL, BEST):
+            for path in self.path.glob(f".{name}*"):
+                path.unlink(missing_ok=True)
+        states.remove_leftovers(self.path / STATES)
+        newest = states.newest(self.path / STATES)
+        if newest is not None and (newest / states.MODEL_FILE).exists():
+            link_file(newest / states.MODEL_FILE, self.path / MODEL)
+
+    def log(self, epoch: int, tensorboard: bool) -> MetricsLog:
+        """The log of a session that goes on after `epoch`."""
+        return MetricsLog(self.path / METRICS, epoch, self.path / TENSORBOARD if tensorboard else None)
+
+    def save_state(self, state: "State", keep: int) -> None:
+        """Make `state` the newest one, and delete all but the `keep` newest."""
+        from attentiontuner.runs import states
+
+        states.save_state(self.path / STATES, state, keep)
+        link_file(self.path / STATES / state.name / states.MODEL_FILE, self.path / MODEL)
+
+    def load_state(self) -> "State | None":
+        """The newest state, or None where there is none yet. A damaged one is a `UserError` with the way out."""
+        from attentiontuner.runs.states import load_state
+
+        return load_state(self.path / STATES)
+
+    def save_best(self, model: "Network") -> None:
+        """Keep the present weights as the best ones."""
+        from attentiontuner.runs.states import weight_bytes
+
+        write_bytes(self.path / BEST, weight_bytes(model.state_dict()))
+
+    # --- afterwards --------------------------------------------------------------------------------------------------
+
+    def load_model(self, best: bool = False) -> Trained:
+        """The trained network: with the newest weights, or the best evaluated ones. The file is read once."""
+        from attentiontuner.runs.states import parse_weights
+
+        config = self.open(self.path).config()
+        path = self.path / (BEST if best else MODEL)
+        if best and not path.exists():
+            raise UserError(f"{self.path} has no {BEST}: it is kept where training evaluates (--eval-every)")
+        content = read_bytes(path)
+        model = config.network.build()
+        try:
+            model.load_state_dict(parse_weights(content, path))
+        except RuntimeError as error:
+            raise UserError(
+                f"{path}: its weights do not fit {CONFIG}; it is damaged, or another version of attentiontuner made it"
+            ) from error
+        return Trained(self, model.eval(), config, hashlib.sha256(content).hexdigest())
+
+    def copy_to(self, target: Path) -> None:
+        """Copy configuration, metrics and weights; killed at any moment, `target` holds them all or is not there."""
+        fresh = target.with_name(f".{target.name}.copy")
+        shutil.rmtree(fresh, ignore_errors=True)
+        for name in (CONFIG, METRICS, MODEL, BEST):
+            if name != BEST or (self.path / BEST).exists():
+                write_bytes(fresh / name, read_bytes(self.path / name))
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+        sync_folder(target.parent)

@@ -1,0 +1,159 @@
+"""Training states: everything a run needs to go on, complete on the disk or not there.
+
+    STATES/latest           the name of the newest state
+    STATES/00012-00034/     a state: 12 epochs and 34 batches done
+        model.safetensors  training.safetensors  state.json (with the checksums of the other two)
+
+A state is complete before `latest` names it, so a kill at any moment leaves the old one or the new one.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import read_bytes, read_json, sync_folder, write_bytes, write_json, write_text
+from attentiontuner.runs.run import Progress
+
+LATEST, STATE_FILE, MODEL_FILE, TRAINING_FILE = "latest", "state.json", "model.safetensors", "training.safetensors"
+
+
+@dataclass(frozen=True)
+class State:
+    """`epoch` epochs and `batch` batches of the next one are done.
+
+    `tensors` holds the optimiser, generators and running sums by name; `numbers` what is not a tensor.
+    """
+
+    epoch: int
+    batch: int
+    model: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]
+    numbers: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.epoch:05d}-{self.batch:05d}"
+
+
+def save_state(states: Path, state: State, keep: int) -> None:
+    """Write `state`, make it the newest one, and delete all but the `keep` newest."""
+    folder = states / state.name
+    fresh = folder.with_name(f".{state.name}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    contents = {MODEL_FILE: weight_bytes(state.model), TRAINING_FILE: weight_bytes(state.tensors)}
+    for name, content in contents.items():
+        write_bytes(fresh / name, content)
+    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    value = {"epoch": state.epoch, "batch": state.batch, "numbers": dict(state.numbers), "sha256": checksums}
+    write_json(fresh / STATE_FILE, value)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+    sync_folder(states)
+    write_text(states / LATEST, state.name + "\n")
+    for old in [path for path in _complete(states) if path.name < state.name][: -(keep - 1) or None]:
+        shutil.rmtree(old, ignore_errors=True)
+    for later in [path for path in _complete(states) if path.name > state.name]:
+        shutil.rmtree(later, ignore_errors=True)
+
+
+def newest(states: Path) -> Path | None:
+    """The folder of the newest state; None where there is none yet."""
+    pointer = states / LATEST
+    if not pointer.exists():
+        return None
+    return states / pointer.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def load_state(states: Path) -> State | None:
+    """The newest state, or None where there is none yet. A damaged one is a `UserError` with the way out."""
+    folder = newest(states)
+    if folder is None:
+        return None
+    try:
+        value = read_json(folder / STATE_FILE)
+        model, training = (
+            parse_weights(read_bytes(folder / file), folder / file, value["sha256"][file])
+            for file in (MODEL_FILE, TRAINING_FILE)
+        )
+        return State(int(value["epoch"]), int(value["batch"]), model, training, value["numbers"])
+    except (UserError, KeyError, TypeError, ValueError) as error:
+        problem = str(error) if isinstance(error, UserError) else f"its newest state is damaged ({error!r})"
+        raise UserError(f"{states.parent} cannot go on: {problem}; {_way_out(states, folder.name)}") from error
+
+
+def read_progress(states: Path) -> Progress | None:
+    """How far the newest state is; None where there is none yet."""
+    folder = newest(states)
+    if folder is None:
+        return None
+    value = read_json(folder / STATE_FILE)
+    try:
+        return Progress(int(value["epoch"]), int(value["batch"]), float(value["numbers"]["seconds"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / STATE_FILE} is damaged: {error!r}") from error
+
+
+def remove_leftovers(states: Path) -> None:
+    """Delete what a killed process left unfinished."""
+    for path in states.glob(".*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _way_out(states: Path, name: str) -> str:
+    older = [path.name for path in _complete(states) if path.name != name]
+    if older:
+        return f"to go on from the state before, write {older[-1]} into {states / LATEST}"
+    return "delete the folder to start again"
+
+
+def _complete(states: Path) -> list[Path]:
+    return sorted(path for path in states.glob("[0-9]*-[0-9]*") if path.is_dir())
+
+
+# --- tensors as bytes ------------------------------------------------------------------------------------------------
+
+
+def weight_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Named tensors as the content of a safetensors file."""
+    content: bytes = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return content
+
+
+def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """The inverse of `weight_bytes`; `path` is where they are from, `sha256` the checksum they must have."""
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise UserError(f"{path} is damaged: its content does not have its checksum")
+    try:
+        tensors: dict[str, Tensor] = load(content)
+    except (SafetensorError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    return tensors
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors: `optimiser.<parameter number>.<name>`."""
+    state = optimiser.state_dict()["state"]
+    return {f"optimiser.{number}.{name}": tensor for number, entry in state.items() for name, tensor in entry.items()}
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """The inverse of `optimiser_tensors`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        kind, _, rest = key.partition(".")
+        if kind == "optimiser":
+            number, _, name = rest.partition(".")
+            state.setdefault(int(number), {})[name] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -1,0 +1,338 @@
+"""What one observation is: named parts, each an image, a symbol grid or a vector, in a fixed number of bytes.
+
+Stores, batches and worker processes carry the bytes and never look inside; networks and pictures take them apart. Most
+observations have one part, which needs no name: it comes and goes as a plain array, and its bytes are a view of it.
+Several parts come and go as a dictionary of arrays.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
+
+PartKind = Literal["grid", "image", "vector"]
+
+MINIGRID_SYMBOLS = (11, 6, 3)
+"""Minigrid's cell: object kind, colour, state."""
+
+Arrays: TypeAlias = "NDArray[Any] | Mapping[str, NDArray[Any]]"
+"""Observations as people have them: one array `[n, …]`, or one for each named part."""
+
+
+class SpaceError(UserError):
+    """Something that is not what a specification promises; `row` is the first of those given that is not."""
+
+    def __init__(self, problem: str, row: int = 0) -> None:
+        super().__init__(problem)
+        self.problem, self.row = problem, row
+
+
+@dataclass(frozen=True)
+class Part:
+    """One sensor.
+
+    - `grid`: uint8 `[W, H, C]`, each channel c a symbol in `range(symbols[c])` (Minigrid: 7×7×3).
+    - `image`: uint8 `[H, W, C]`, row 0 at the top; not `upright`: `[W, H, C]`, indexed [x, y], as Memory Gym's.
+    - `vector`: float32 `[D]`. With `choices` it is made of whole numbers, one in `range(n)` for each n of `choices`, as
+      ones among zeros.
+    """
+
+    kind: PartKind
+    shape: tuple[int, ...]
+    symbols: tuple[int, ...] = ()
+    upright: bool = True
+    choices: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("shape", "symbols", "choices"):
+            object.__setattr__(self, name, tuple(int(n) for n in getattr(self, name)))
+        if self.kind not in get_args(PartKind):
+            raise UserError(f"observation kind {self.kind!r} is not one of {', '.join(get_args(PartKind))}")
+        rank = 1 if self.kind == "vector" else 3
+        if len(self.shape) != rank or min(self.shape) < 1:
+            sizes = counted(rank, "size")
+            raise UserError(f"observation shape {self.shape} does not fit kind {self.kind!r}: {sizes} from 1")
+        if self.kind == "grid" and len(self.symbols) != self.shape[2]:
+            counts = counted(self.shape[2], "symbol count")
+            raise UserError(f"a grid of shape {self.shape} needs {counts}, not {self.symbols}")
+        if self.symbols and not 1 <= min(self.symbols) <= max(self.symbols) <= 256:
+            raise UserError(f"symbol counts {self.symbols}: a channel has 1 to 256 symbols")
+        if self.choices and (self.kind != "vector" or sum(self.choices) != self.shape[0]):
+            raise UserError(f"choices {self.choices} do not make a {self.kind} of shape {self.shape}")
+        if self.kind != "image":
+            object.__setattr__(self, "upright", True)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The type its numbers are kept in."""
+        return np.dtype(np.float32 if self.kind == "vector" else np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.kind} {'×'.join(map(str, self.shape))}"
+
+    def encode(self, given: Any) -> NDArray[np.uint8]:
+        """`[n, …]` → bytes `[n, nbytes]`; without copying where type and layout are right already."""
+        try:
+            array = np.asarray(given)
+        except (TypeError, ValueError):
+            array = np.asarray(None)
+        if array.dtype.kind not in "fiub":
+            raise SpaceError(
+                f"no array of numbers, but {type(given).__name__}: give {self.dtype} of shape {self.shape}"
+            )
+        if self.choices and array.ndim and math.prod(array.shape[1:]) == len(self.choices) < self.shape[0]:
+            array = self._chosen(array)
+        elif self.kind == "vector" and array.ndim and math.prod(array.shape[1:]) == self.shape[0]:
+            array = array.reshape(len(array), -1)
+        elif self.kind == "image" and self.shape[2] == 1 and array.shape[1:] == self.shape[:2]:
+            array = array[..., None]
+        if array.shape[1:] != self.shape or not array.ndim:
+            raise SpaceError(f"{array.dtype} of shape {array.shape[1:]}, not {self.dtype} of shape {self.shape}")
+        array = self._typed(array)
+        self._check_values(array)
+        return np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8)
+
+    def decode(self, encoded: NDArray[np.uint8]) -> NDArray[Any]:
+        """Bytes `[n, nbytes]` → `[n, …]`."""
+        return np.ascontiguousarray(encoded).view(self.dtype).reshape(len(encoded), *self.shape)
+
+    def _chosen(self, array: NDArray[Any]) -> NDArray[np.float32]:
+        numbers = array.reshape(len(array), len(self.choices))
+        limits = np.array(self.choices)
+        bad = (numbers < 0) | (numbers >= limits) | (numbers != np.trunc(numbers))
+        if bad.any():
+            row, place = np.argwhere(bad)[0]
+            raise SpaceError(f"choice {numbers[row, place]}, but there are {limits[place]}, from 0", int(row))
+        ones = np.zeros((len(array), self.shape[0]), np.float32)
+        np.put_along_axis(ones, numbers.astype(np.int64) + np.cumsum(limits) - limits, 1, 1)
+        return ones
+
+    def _typed(self, array: NDArray[Any]) -> NDArray[Any]:
+        if array.dtype == self.dtype:
+            return array
+        if self.kind == "vector":
+            with np.errstate(over="ignore"):  # what is too large is refused as infinite
+                return array.astype(np.float32)
+        if array.dtype.kind == "f":
+            remedy = "give (255 * images).astype('uint8') where they go from 0 to 1" if self.kind == "image" else ""
+            raise SpaceError(f"{array.dtype}, not {self.dtype}: {remedy or 'give whole numbers from 0 to 255'}")
+        outside = (array < 0) | (array > 255)
+        if outside.any():
+            row = int(np.argwhere(outside)[0][0])
+            number = array[row][outside[row]].flat[0]
+            raise SpaceError(f"the number {number}: give whole numbers from 0 to 255", row)
+        return array.astype(np.uint8)
+
+    @cached_property
+    def _highest(self) -> NDArray[np.uint8]:
+        """The highest symbol of every place of a grid."""
+        return np.broadcast_to(np.array(self.symbols) - 1, self.shape).astype(np.uint8, order="C")
+
+    def one(self, given: Any) -> NDArray[Any]:
+        """A checked copy of one."""
+        if type(given) is np.ndarray and given.dtype == self.dtype and given.shape == self.shape:
+            # Experts and players come through here at every step: no detours where nothing is wrong.
+            if self.kind == "vector":
+                fine = np.count_nonzero(np.isfinite(given)) == given.size
+            else:
+                fine = self.kind == "image" or not np.count_nonzero(given > self._highest)
+            if fine:
+                return given.copy()
+        checked = self.decode(self.encode(np.asarray(given)[None]))
+        return checked.reshape(self.shape).copy()
+
+    def _check_values(self, array: NDArray[Any]) -> None:
+        """Numbers that are finite, symbols that there are."""
+        if self.kind == "vector":
+            finite = np.isfinite(array)
+            if not finite.all():
+                row = int(np.argmin(finite.all(1)))
+                raise SpaceError("a number that is not finite (NaN or infinite)", row)
+        elif self.symbols and min(self.symbols) < 256:
+            unknown = array > self._highest
+            if unknown.any():
+                row, x, y, channel = np.argwhere(unknown)[0]
+                limit = counted(self.symbols[channel], "symbol")
+                raise SpaceError(
+                    f"symbol {array[row, x, y, channel]} in channel {channel}, which has {limit}", int(row)
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape), "symbols": list(self.symbols)}
+        if self.kind == "image" and self.upright:  # data sets older than this field have no upright images
+            value["upright"] = True
+        if self.choices:
+            value["choices"] = list(self.choices)
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Part":
+        shape, symbols, choices = (tuple(value.get(name, ())) for name in ("shape", "symbols", "choices"))
+        return cls(value["kind"], shape, symbols, bool(value.get("upright", False)), choices)
+
+
+@dataclass(frozen=True, init=False)
+class ObservationSpec:
+    """One observation as named parts: `ObservationSpec("vector", (4,))` has one part without a name;
+    `ObservationSpec(parts={"camera": Part("image", (96, 96, 3)), "joints": Part("vector", (7,))})` has two.
+
+    Attributes:
+        parts: (name, part) in order; the only part may be called "".
+    """
+
+    parts: tuple[tuple[str, Part], ...]
+
+    def __init__(
+        self,
+        kind: PartKind | None = None,
+        shape: Sequence[int] = (),
+        symbols: Sequence[int] = (),
+        upright: bool = True,
+        *,
+        parts: Mapping[str, Part] | None = None,
+    ) -> None:
+        if parts is None:
+            parts = {"": Part(kind or "vector", tuple(shape), tuple(symbols), upright)}
+        if not parts or (len(parts) > 1 and "" in parts):
+            raise UserError("an observation has at least one part, and of several parts each has a name")
+        object.__setattr__(self, "parts", tuple(parts.items()))
+
+    @property
+    def plain(self) -> bool:
+        """Whether observations are arrays: there is one part, and it has no name."""
+        return self.parts[0][0] == ""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its parts."""
+        return frozenset(part.kind for _, part in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one observation."""
+        return sum(part.nbytes for _, part in self.parts)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {part}".strip() for name, part in self.parts)
+
+    def encode(self, observations: Any) -> NDArray[np.uint8]:
+        """Observations `[n, …]`, or a dictionary of them, as bytes `[n, nbytes]`.
+
+        Raises `SpaceError` where they are not what this specification promises: another shape or type, unknown symbols,
+        numbers that are not finite. Everything that enters a store, a network or a shared row comes through here.
+        """
+        if self.plain:
+            return self.parts[0][1].encode(observations)
+        given = dict(_flat(observations, ""))
+        if set(given) != {name for name, _ in self.parts}:
+            found = ", ".join(given) or f"one {type(observations).__name__}"
+            raise SpaceError(f"parts {', '.join(name for name, _ in self.parts)} are promised, not {found}")
+        encoded = []
+        for name, part in self.parts:
+            try:
+                encoded.append(part.encode(given[name]))
+            except SpaceError as error:
+                raise SpaceError(f"part {name!r}: {error.problem}", error.row) from None
+        if len({len(rows) for rows in encoded}) > 1:
+            raise SpaceError(f"parts of {' and '.join(str(len(rows)) for rows in encoded)} observations")
+        return np.concatenate(encoded, axis=1)
+
+    def decode(self, encoded: NDArray[np.uint8]) -> Arrays:
+        """Bytes `[n, nbytes]` as observations `[n, …]`: an array, or a dictionary of them."""
+        if self.plain:
+            return self.parts[0][1].decode(encoded)
+        ends = np.cumsum([part.nbytes for _, part in self.parts])[:-1]
+        split = np.split(encoded, ends, axis=1)
+        return {name: part.decode(rows) for (name, part), rows in zip(self.parts, split, strict=True)}
+
+    def encode_one(self, observation: Any) -> NDArray[np.uint8]:
+        """One observation, checked, as bytes `[nbytes]`."""
+        if self.plain:
+            several: Any = np.asarray(observation)[None]
+        else:
+            several = {name: np.asarray(value)[None] for name, value in _flat(observation, "")}
+        encoded: NDArray[np.uint8] = self.encode(several)[0]
+        return encoded
+
+    def one(self, observation: Any) -> Any:
+        """A copy of one observation, checked and in its types: an array `[…]`, or a dictionary of them."""
+        if self.plain:
+            return self.parts[0][1].one(observation)
+        decoded = self.decode(self.encode_one(observation)[None])
+        assert isinstance(decoded, Mapping)
+        return {name: rows[0] for name, rows in decoded.items()}
+
+    def stack(self, observations: Sequence[Any]) -> Arrays:
+        """Several that `one` gave, as observations `[n, …]`."""
+        if self.plain:
+            return np.concatenate(observations).reshape(-1, *self.parts[0][1].shape)
+        return {name: np.stack([one[name] for one in observations]) for name, _ in self.parts}
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back."""
+        if self.plain:
+            return self.parts[0][1].to_json()
+        return {"parts": {name: part.to_json() for name, part in self.parts}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ObservationSpec":
+        if "parts" in value:
+            return cls(parts={str(name): Part.from_json(part) for name, part in value["parts"].items()})
+        return cls(parts={"": Part.from_json(value)})
+
+    @classmethod
+    def from_space(cls, space: Any) -> "ObservationSpec":
+        """What a Gymnasium space gives: bytes of two or three dimensions are images, other boxes vectors; `Discrete`,
+        `MultiDiscrete` and tuples of them become ones among zeros; of `Dict` and other tuples each entry is a part."""
+        return cls(parts=dict(_entries(space, "")))
+
+
+def _flat(observation: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """(name, array) of everything in dictionaries and tuples within one another; names are joined by dots."""
+    if isinstance(observation, Mapping | tuple):
+        for key, entry in observation.items() if isinstance(observation, Mapping) else enumerate(observation):
+            yield from _flat(entry, f"{name}.{key}" if name else str(key))
+    elif name:
+        yield name, observation
+
+
+def _entries(space: Any, name: str) -> Iterator[tuple[str, Part]]:
+    """(name, part) of everything in a Gymnasium space, named as in `_flat`."""
+    from gymnasium import spaces
+
+    choices = _choices(space)
+    if choices:
+        yield name, Part("vector", (sum(choices),), choices=choices)
+    elif isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, entry in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            yield from _entries(entry, f"{name}.{key}" if name else str(key))
+    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
+        yield name, Part("image", (*space.shape, 1)[:3])
+    elif isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield name, Part("vector", (math.prod(space.shape),))
+    else:
+        raise UserError(f"observations of {space} cannot be learned from: make arrays of them in the task's wrap")
+
+
+def _choices(space: Any) -> tuple[int, ...]:
+    """How many choices each whole number of a space has; none where it is not made of whole numbers from 0."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Tuple):
+        inside = [_choices(entry) for entry in space.spaces]
+        return sum(inside, ()) if all(inside) else ()
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not np.any(space.start):
+        return tuple(int(n) for n in space.nvec)
+    return (int(space.n),) if isinstance(space, spaces.Discrete) and space.start == 0 else ()

@@ -1,0 +1,167 @@
+"""The paper's six tasks, a row each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.tasks.task import Task, register_task
+
+MINIGRID_VIEW = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
+MINIGRID_ACTIONS = ActionSpec.discrete(("left", "right", "forward", "pickup", "drop", "toggle", "done"))
+MINIGRID_KEYS = {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5}
+
+
+def _hallway_steps(settings: Mapping[str, Any]) -> int:
+    return 4 * int(settings["length"]) + 25
+
+
+def _ordering_steps(settings: Mapping[str, Any]) -> int:
+    return 18 + int(settings["length"])
+
+
+def _counting_steps(settings: Mapping[str, Any]) -> int:
+    return 7 * int(settings["length"])
+
+
+register_task(
+    Task(
+        name="hallway",
+        title="Hallway",
+        env_id="LTMB-Hallway-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.hallway:HallwayExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 30},
+        horizon=_hallway_steps,
+        demonstrations=5000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="ordering",
+        title="Ordering",
+        env_id="LTMB-Ordering-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.ordering:OrderingExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 50},
+        horizon=_ordering_steps,
+        demonstrations=5000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="counting",
+        title="Counting",
+        env_id="LTMB-Counting-v0",
+        register="attentiontuner.envs",
+        wrap="attentiontuner.envs:symbolic_view",
+        expert="attentiontuner.experts.counting:CountingExpert",
+        observation=MINIGRID_VIEW,
+        actions=MINIGRID_ACTIONS,
+        keys=MINIGRID_KEYS,
+        settings={"length": 20, "test_freq": 0.3, "empty_freq": 0.1},
+        horizon=_counting_steps,
+        demonstrations=10_000,
+        epochs={"attentiontuner": 600, "vanilla": 600},
+    )
+)
+
+MEMORY_GYM = ("memory_gym", "pip install --no-deps memory-gym==1.0.2")
+MEMORY_GYM_FRAME = ObservationSpec("image", (84, 84, 3), upright=False)
+TURN_ACTIONS = ActionSpec.discrete(("stay", "turn left", "turn right", "forward"))
+TURN_KEYS = {" ": 0, "ArrowLeft": 1, "ArrowRight": 2, "ArrowUp": 3}
+
+SEARING_ACTIONS = ActionSpec.discrete(
+    (
+        *("stay", "up", "down"),
+        *("left", "left and up", "left and down"),
+        *("right", "right and up", "right and down"),
+    )
+)
+SEARING_KEYS = {
+    **{" ": 0, "ArrowUp": 1, "ArrowDown": 2, "ArrowLeft": 3, "ArrowRight": 6},
+    **{"q": 4, "y": 5, "z": 5, "e": 7, "c": 8},  # the corners around S; Y and Z change places between keyboards
+}
+
+
+def _mortar_steps(settings: Mapping[str, Any]) -> int:
+    def most(name: str, default: int) -> int:
+        value = settings.get(name, default)
+        return int(max(value) if isinstance(value, (list, tuple)) else value)
+
+    commands, time = most("command_count", 10), most("explosion_delay", 6)
+    showing = commands * (most("command_show_duration", 3) + most("command_show_delay", 1))
+    return showing + commands * time + (commands - 1) * most("explosion_duration", 2)
+
+
+def _mystery_steps(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("max_steps", 128))
+
+
+def _searing_steps(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("max_steps", 256))
+
+
+register_task(
+    Task(
+        name="mortar-mayhem",
+        title="Mortar Mayhem",
+        env_id="AttentionTuner/MortarMayhem-Grid-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.mortar_mayhem:MortarMayhemExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=TURN_ACTIONS,
+        keys=TURN_KEYS,
+        settings={"command_count": 10},
+        horizon=_mortar_steps,
+        demonstrations=4000,
+        epochs={"attentiontuner": 300, "vanilla": 600},
+    )
+)
+register_task(
+    Task(
+        name="mystery-path",
+        title="Mystery Path",
+        env_id="AttentionTuner/MysteryPath-Grid-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.mystery_path:MysteryPathExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=TURN_ACTIONS,
+        keys=TURN_KEYS,
+        settings={"show_origin": False, "show_goal": False},
+        horizon=_mystery_steps,
+        demonstrations=4000,
+        epochs={"attentiontuner": 300, "vanilla": 300},
+        every_attempt_succeeds=False,
+    )
+)
+register_task(
+    Task(
+        name="searing-spotlights",
+        title="Searing Spotlights",
+        env_id="AttentionTuner/SearingSpotlights-v0",
+        register="attentiontuner.envs.memory_gym",
+        needs=MEMORY_GYM,
+        expert="attentiontuner.experts.searing_spotlights:SearingSpotlightsExpert",
+        observation=MEMORY_GYM_FRAME,
+        actions=SEARING_ACTIONS,
+        keys=SEARING_KEYS,
+        settings={"light_dim_off_duration": 6, "num_coins": 1},
+        horizon=_searing_steps,
+        demonstrations=40_000,
+        epochs={"attentiontuner": 120, "vanilla": 120, "recall": 24, "recall-vanilla": 24},
+        every_attempt_succeeds=False,
+    )
+)

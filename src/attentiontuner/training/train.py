@@ -1,0 +1,181 @@
+"""`train`: check what is asked, open the run folder, and let the loop do the work."""
+
+import sys
+import time
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import make_folder
+from attentiontuner.core.versions import software
+from attentiontuner.core.wording import counted
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.data.labels import NoPairs, choose_demonstrations, label_generator, split_episodes, training_labels
+from attentiontuner.data.source import Integers, Source, frame_bytes
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.reader import EXPERT, DemoStore
+from attentiontuner.methods.method import DataFacts
+from attentiontuner.runs.config import TrainConfig
+from attentiontuner.runs.devices import choose_device, choose_precision, frame_limit, processes
+from attentiontuner.runs.run import Run
+from attentiontuner.training.loop import Evaluate, TrainLoop
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A run folder and its epochs so far.
+
+    Attributes:
+        run: the folder.
+        metrics: one entry per epoch, as in `metrics.jsonl`.
+        seconds: spent training, in all sessions together; testing, evaluating and saving aside.
+        finished: False where a budget ended the run early.
+        already_finished: there was nothing left to do.
+    """
+
+    run: Path
+    metrics: list[dict[str, Any]]
+    seconds: float
+    finished: bool
+    already_finished: bool = False
+
+
+def train(
+    config: TrainConfig,
+    data: DemoStore,
+    out: Path | str,
+    *,
+    test_data: DemoStore | None = None,
+    evaluate: Evaluate | None = None,
+    device: str | None = None,
+    budget_seconds: float | None = None,
+    tensorboard: bool = False,
+) -> TrainResult:
+    """Train in the run folder `out`, or go on with the run there.
+
+    Args:
+        config: the run; see `paper_config` for the paper's.
+        data: the demonstrations; the last of them are the test set where `test_data` is not given.
+        out: the run folder.
+        test_data: demonstrations to test on.
+        evaluate: model → success rate in [0, 1], called every `config.eval_every` epochs.
+        device: `cpu`, `cuda`, `cuda:1`; by default a GPU where there is one.
+        budget_seconds: save and return after this time.
+        tensorboard: also write TensorBoard's files.
+
+    SIGINT and SIGTERM save the run and raise `Interrupted`.
+    """
+    started, run = time.monotonic(), Run(Path(out))
+    place, config = choose_device(device), run.as_begun(config)
+    _check_data(config, data, "--data")
+    if test_data is not None:
+        _check_data(config, test_data, "--test-data")
+    episodes, (test_store, test_episodes) = split_episodes(data, test_data, config.test_fraction, config.include_failed)
+    episodes = choose_demonstrations(episodes, config.demos, label_generator(config.seed, "demos"))
+    if config.heatmap_epochs and not len(test_episodes):
+        raise UserError("--heatmap-epochs: there is no test demonstration to draw; give --test-data or more --data")
+    config = _resolve(config, data, episodes, place)
+    with ExitStack() as stack:
+        team = stack.enter_context(processes(place))
+        make_folder(run.path)
+        if team.first:
+            stack.enter_context(run.locked())
+        # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
+        stack.enter_context(torch.cuda.device(place) if place.type == "cuda" else nullcontext())
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+        # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
+        stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
+        labels = _labels(config, data, episodes)
+        source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
+        if team.first:
+            run.begin(config, source.fingerprint(), software())
+        team.wait()
+        state = run.load_state()
+        if state is not None and state.epoch == config.epochs:
+            return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
+        test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
+        if team.first:
+            print(_what(data, config, labels, len(test_episodes)), file=sys.stderr, flush=True)
+        loop = TrainLoop(config, run, source, test, place, team, state)
+        deadline = None if budget_seconds is None else started + budget_seconds
+        finished = loop.go(evaluate, deadline, tensorboard)
+        return TrainResult(run.path, loop.metrics, loop.seconds, finished)
+
+
+def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
+    if data.task != config.task:
+        raise UserError(f"{option} {data.path} holds demonstrations of {data.task!r}, not of {config.task!r}")
+    if data.settings != dict(config.settings):
+        raise UserError(
+            f"{option} {data.path} was recorded with settings {data.settings}, the run has {dict(config.settings)}"
+        )
+    model = config.model
+    if data.observation != model.observation:
+        raise UserError(
+            f"{option} {data.path} holds observations {data.observation}, the model reads {model.observation}"
+        )
+    if data.actions != model.actions:
+        raise UserError(f"{option} {data.path} has {data.actions}, the model {model.actions}")
+    if len(data) == 0:
+        raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
+
+
+def facts_of(data: DemoStore) -> DataFacts:
+    """What a method's recipe may look at."""
+    annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
+    return DataFacts(demonstrations=len(data), steps=int(data.lengths.sum()), annotated=annotated)
+
+
+def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:
+    """The pairs the run learns from; those of nobody where its method is not told any."""
+    if not config.needs_pairs:
+        return PairTable.nothing(data.lengths[episodes])
+    method = config.way
+    try:
+        labels = training_labels(data, episodes, config)
+    except NoPairs as error:
+        otherwise = f", or train with --method {method.without_pairs}" if method.without_pairs else ""
+        raise UserError(
+            f"{error}, but the memory loss needs memory pairs: annotate some, choose --annotator{otherwise}"
+        ) from error
+    method.check_labels(labels, lambda row: f"{data.path}, episode {episodes[row]}, annotator {config.annotator!r}")
+    return labels
+
+
+def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) -> str:
+    """What a run learns from, in one line."""
+    demonstrations, failed = len(labels.lengths), len(data) - int(data.success().sum())
+    parts = [f"train {config.task}: {counted(demonstrations, 'demonstration', form=',')}"]
+    if config.needs_pairs:
+        annotated, pairs = int(labels.annotated.sum()), counted(len(labels), "pair", form=",")
+        parts.append(f"{annotated:,} annotated by {config.annotator} with {pairs}")
+    if tested:
+        parts.append(f"{tested:,} to test on")
+    if failed:
+        others = "learned from too" if config.include_failed else "left out (--include-failed learns from them too)"
+        parts.append(f"{failed:,} of {len(data):,} failed and are {others}")
+    return ", ".join(parts)
+
+
+def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
+    """The test demonstrations, with the pairs of the annotator the run learns from where they have them."""
+    annotator = config.annotator if config.annotator in store.annotators() else None  # None: nobody else's either
+    return DemoData(store.annotated_by(annotator).read_packed(episodes), device)
+
+
+def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
+    """The configuration with everything decided that depends on the data set and the machine."""
+    limit = config.memory_limit or frame_limit(device)
+    streams = frame_bytes(data, episodes) > limit
+    wanted: Any = config.way.precision or config.precision
+    return replace(
+        config,
+        annotator=config.annotator or data.annotator or EXPERT,
+        precision=choose_precision(wanted, device),
+        memory_limit=limit if streams else None,
+    )

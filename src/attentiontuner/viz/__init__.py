@@ -1,0 +1,1 @@
+"""Pictures of observations, of attention and of what a policy recalls."""

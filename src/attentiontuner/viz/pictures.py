@@ -1,0 +1,222 @@
+"""Observations as pictures, and one page per episode: its frames and the expert matrix E in timesteps.
+
+Minigrid and matplotlib are imported when they are needed.
+"""
+
+import colorsys
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentiontuner.core.files import write_bytes
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, Arrays, ObservationSpec, Part
+
+Picture = NDArray[np.uint8]
+"""`[H, W, 3]` RGB, row 0 at the top."""
+
+CELLS = 7
+"""An observation of any kind is drawn about this many tiles wide, as wide as Minigrid's view."""
+
+BACKGROUND = 245
+"""The grey around images that are not square, and behind bars."""
+
+
+def draw_observation(spec: ObservationSpec, observation: Any, tile: int = 16) -> Picture:
+    """One observation as uint8 `[H, W, 3]`; `tile` is the side of a grid cell in pixels."""
+    drawn: Picture = draw_observations(spec, spec.stack([observation]), tile)[0]
+    return drawn
+
+
+def draw_observations(spec: ObservationSpec, observations: Arrays, tile: int = 16) -> NDArray[np.uint8]:
+    """`[N, …]` observations as uint8 `[N, H, W, 3]`.
+
+    Grids are drawn as the agent's view, the agent at the bottom looking up; images upright, in the middle of a square,
+    enlarged by a whole number; vectors as bars about a zero line, all N on one scale. Several parts stand side by side,
+    row after row, in one square.
+    """
+    if not isinstance(observations, Mapping):
+        return _draw_part(spec.parts[0][1], observations, tile)
+    across = math.ceil(math.sqrt(len(spec.parts)))
+    drawn = [_squared(_draw_part(part, observations[name], max(1, tile // across))) for name, part in spec.parts]
+    return _side_by_side(drawn, across)
+
+
+def _side_by_side(drawn: Sequence[NDArray[np.uint8]], across: int) -> NDArray[np.uint8]:
+    """Squares `[N, side, side, 3]` of several sides in rows of `across`, each in the middle of its place."""
+    side, count = max(pictures.shape[1] for pictures in drawn), len(drawn[0])
+    whole = np.full((count, across * side, across * side, 3), BACKGROUND, np.uint8)
+    top = (across - math.ceil(len(drawn) / across)) * side // 2
+    for number, pictures in enumerate(drawn):
+        own = pictures.shape[1]
+        y, x = top + number // across * side + (side - own) // 2, number % across * side + (side - own) // 2
+        whole[:, y : y + own, x : x + own] = pictures
+    return whole
+
+
+def _draw_part(part: Part, frames: NDArray[Any], tile: int) -> NDArray[np.uint8]:
+    if part.kind == "grid":
+        return _draw_grids(part, np.asarray(frames, np.uint8), tile)
+    if part.kind == "image":
+        scale = max(1, CELLS * tile // max(part.shape[:2]))
+        images = _coloured(np.asarray(frames, np.uint8))
+        upright = images if part.upright else images.transpose(0, 2, 1, 3)
+        return _squared(upright.repeat(scale, axis=1).repeat(scale, axis=2))
+    return _draw_vectors(np.asarray(frames, np.float64), CELLS * tile)
+
+
+def _coloured(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`[N, H, W, C]` as RGB: one channel is gray, of others the first three are red, green and blue."""
+    channels = images.shape[3]
+    if channels == 1:
+        return images.repeat(3, axis=3)
+    return np.pad(images[..., :3], ((0, 0),) * 3 + ((0, max(0, 3 - channels)),))
+
+
+def _squared(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pictures `[N, H, W, 3]` in the middle of squares, since pages and films have square places for them."""
+    count, height, width, _ = pictures.shape
+    side = max(height, width)
+    above, left = (side - height) // 2, (side - width) // 2
+    squares = np.full((count, side, side, 3), BACKGROUND, np.uint8)
+    squares[:, above : above + height, left : left + width] = pictures
+    return squares
+
+
+def _draw_grids(part: Part, frames: NDArray[np.uint8], tile: int) -> NDArray[np.uint8]:
+    count, width, height, _ = frames.shape
+    # The agent stands in the middle of the last row: mark that cell, so that it is a kind of cell of its own.
+    cells = np.concatenate([frames, np.zeros((count, width, height, 1), np.uint8)], axis=-1)
+    minigrid = part.symbols == MINIGRID_SYMBOLS
+    if minigrid:
+        cells[:, width // 2, height - 1, -1] = 1
+    weights = np.cumprod([1, *(2 * n for n in reversed((*part.symbols, 2)))])[:-1][::-1]
+    codes = (cells * weights).sum(axis=-1, dtype=np.int64)  # [N, W, H]
+    _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
+    draw = _minigrid_tile if minigrid else _flat_tile
+    tiles = np.stack([draw(part, cell, tile) for cell in cells.reshape(-1, cells.shape[-1])[first]])
+    drawn = tiles[kinds.reshape(codes.shape)]  # [N, W, H, tile, tile, 3]
+    return drawn.transpose(0, 2, 3, 1, 4, 5).reshape(count, height * tile, width * tile, 3)
+
+
+def _minigrid_tile(part: Part, cell: NDArray[np.uint8], tile: int) -> Picture:
+    from minigrid.core.constants import OBJECT_TO_IDX
+    from minigrid.core.grid import Grid
+    from minigrid.core.world_object import WorldObj
+
+    kind, colour, state, is_agent = (int(n) for n in cell)
+    thing = WorldObj.decode(kind, colour, state)
+    facing = 3 if is_agent else None
+    drawn: Picture = Grid.render_tile(
+        thing, agent_dir=facing, highlight=kind != OBJECT_TO_IDX["unseen"], tile_size=tile
+    )
+    return drawn.astype(np.uint8)
+
+
+def _flat_tile(part: Part, cell: NDArray[np.uint8], tile: int) -> Picture:
+    """A cell of somebody else's symbols: a hue for the first channel, brightness for the second; symbol 0 is black."""
+    symbol = int(cell[0])
+    brightness = 0.95 - 0.5 * (int(cell[1]) / max(1, part.symbols[1]) if len(part.symbols) > 1 else 0.0)
+    rgb = colorsys.hsv_to_rgb(symbol / part.symbols[0], 0.65, brightness if symbol else 0.0)
+    picture = np.empty((tile, tile, 3), np.uint8)
+    picture[:] = np.round(np.array(rgb) * 255)
+    picture[0], picture[:, 0] = 60, 60
+    return picture
+
+
+def _draw_vectors(frames: NDArray[np.float64], side: int) -> NDArray[np.uint8]:
+    size = frames.shape[1]
+    bar = max(2, side // size)
+    scale = max(1.0, float(np.abs(np.nan_to_num(frames)).max(initial=0.0)))
+    middle = side // 2
+    ends = middle - np.round(np.nan_to_num(frames) / scale * (middle - 1)).astype(np.int64)  # [N, D], in rows
+    rows = np.arange(side)[None, :, None]
+    inside = (rows >= np.minimum(ends, middle)[:, None]) & (rows <= np.maximum(ends, middle)[:, None])
+    columns = np.where(inside[..., None], np.array([76, 120, 168]), np.array([BACKGROUND] * 3)).astype(np.uint8)
+    picture = columns.repeat(bar, axis=2)
+    picture[:, :, ::bar] = 255
+    picture[:, middle] = 90
+    return picture
+
+
+def episode_steps(demonstration: Demonstration, most: int = 14) -> list[int]:
+    """The steps worth showing: recalled and deciding ones first, then evenly spaced ones, at most `most`."""
+    length = len(demonstration)
+    if length <= most:
+        return list(range(length))
+    important: list[int] = []
+    if demonstration.pairs is not None and len(demonstration.pairs):
+        pairs = demonstration.pairs.settled()
+        important = [*_spread(np.unique(pairs.p), most // 3), *_spread(np.unique(pairs.q), most // 3)]
+    even = np.linspace(0, length - 1, max(2, most - len(set(important)))).round().astype(int).tolist()
+    chosen = list(dict.fromkeys([*important, *even]))[:most]
+    return sorted(chosen)
+
+
+def _spread(steps: NDArray[Any], count: int) -> list[int]:
+    rows = np.unique(np.linspace(0, len(steps) - 1, min(count, len(steps))).round().astype(int))
+    return [int(step) for step in steps[rows]]
+
+
+def at_steps(observations: Arrays, steps: Any) -> Any:
+    """Of the observations `[T, …]` of an episode one (a number), or some (their numbers)."""
+    if isinstance(observations, Mapping):
+        return {name: array[steps] for name, array in observations.items()}
+    return observations[steps]
+
+
+def save_episode_picture(spec: ObservationSpec, demonstration: Demonstration, path: Path, title: str = "") -> None:
+    """Draw one episode to a PNG: its frames, and below them the expert matrix E (p across, q down)."""
+    from matplotlib.figure import Figure
+
+    steps = episode_steps(demonstration)
+    frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile=16)
+    recalled = {pair.p for pair in demonstration.memory_pairs()}
+    deciding = {pair.q for pair in demonstration.memory_pairs()}
+    columns = min(7, len(steps))
+    rows = -(-len(steps) // columns)
+    figure = Figure(figsize=(1.55 * columns + 0.6, 1.75 * rows + 6.2), dpi=110, layout="constrained")
+    top, bottom = np.asarray(figure.subfigures(2, 1, height_ratios=[1.75 * rows + 0.4, 5.8])).tolist()
+    for axes, frame, step in zip(top.subplots(rows, columns, squeeze=False).flat, frames, steps, strict=False):
+        axes.imshow(frame)
+        role = " recalled" if step in recalled else " recalls" if step in deciding else ""
+        axes.set_title(f"step {step}{role}", fontsize=8, color="#b3261e" if role else "black")
+    for axes in top.axes:
+        axes.set_axis_off()
+    number = "" if demonstration.episode is None else f" {demonstration.episode}"
+    name = f"{title or 'episode'}{number} · seed {demonstration.seed}"
+    result = "solved" if demonstration.success else "not solved"
+    figure.suptitle(f"{name} · {counted(len(demonstration), 'step')} · {result}")
+    _draw_matrix(bottom.subplots(), demonstration)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    write_bytes(path, buffer.getvalue())
+
+
+def _draw_matrix(axes: Any, demonstration: Demonstration) -> None:
+    length = len(demonstration)
+    axes.set(xlim=(-0.5, length - 0.5), ylim=(length - 0.5, -0.5), aspect="equal")
+    axes.plot([-0.5, length - 0.5], [-0.5, length - 0.5], color="#999999", linewidth=0.8)
+    axes.set_xlabel("recalled step p")
+    axes.set_ylabel("deciding step q")
+    if demonstration.pairs is None:
+        axes.set_title("expert matrix E: not annotated", fontsize=10)
+        return
+    p, q, times = np.asarray(demonstration.pairs).T
+    matrix = np.full((length, length), np.nan)
+    matrix[q, p] = times
+    most = int(times.max(initial=1))
+    axes.imshow(matrix, cmap="viridis_r", vmin=0.5, vmax=most + 0.5, interpolation="nearest")
+    # On a long episode a cell is only a few pixels wide; a dot keeps a single pair visible.
+    size = 7 if length > 60 else 0
+    dots = axes.scatter(p, q, s=size, c=times, cmap="viridis_r", vmin=0.5, vmax=most + 0.5)
+    if most > 1:
+        handles, labels = dots.legend_elements(prop="colors", num=None if most <= 6 else 5)
+        axes.legend(handles, labels, title="multiplicity", loc="upper right")
+    axes.set_title(f"expert matrix E in timesteps: {counted(len(p), 'pair')}", fontsize=10)

@@ -1,0 +1,136 @@
+"""Bytes taken apart, and what encoders make of them."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.models.embedders import CellKinds, decode, observation_embedding, split_parts, unpack
+from attentiontuner.models.recall import RecallConfig
+from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.spaces.observation import ObservationSpec, Part
+from tests.models.test_transformer import (
+    EVERY_KIND,
+    GRID,
+    IMAGE,
+    MANY_SYMBOLS,
+    PARTS,
+    VECTOR,
+    packed_demos,
+    random_frames,
+)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize("observation", EVERY_KIND.values(), ids=EVERY_KIND)
+def test_bytes_are_taken_apart_as_the_specification_says(observation, rows):
+    encoded = random_frames(observation, 5, np.random.default_rng(0))[:rows]
+    expected = observation.decode(encoded)
+    found = unpack(torch.from_numpy(encoded), observation)
+    for name, array in ({"": expected} if observation.plain else expected).items():
+        assert found[name].numpy().dtype == array.dtype
+        np.testing.assert_array_equal(found[name].numpy(), array)
+    assert list(found) == [name for name, _ in observation.parts]
+
+
+@pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=["grid", "image", "vector"])
+def test_one_part_is_not_copied(observation):
+    encoded = torch.from_numpy(random_frames(observation, 4, np.random.default_rng(0)))
+    assert unpack(encoded, observation)[""].data_ptr() == encoded.data_ptr()
+
+
+CNN = {"cnn.0.weight", "cnn.0.bias", "cnn.2.weight", "cnn.2.bias", "fc.0.weight", "fc.0.bias"}
+
+
+@pytest.mark.parametrize(
+    ("observation", "embedder", "names"),
+    [
+        (GRID, "paper", CNN),
+        (IMAGE, "paper", {*CNN, "cnn.4.weight", "cnn.4.bias"}),
+        (GRID, "lookup", {"table.weight"}),
+        (VECTOR, "paper", {"mlp.0.weight", "mlp.0.bias", "mlp.2.weight", "mlp.2.bias"}),
+    ],
+)
+def test_weights_are_called_what_saved_runs_call_them(observation, embedder, names):
+    assert set(observation_embedding(observation, 16, embedder).state_dict()) == names
+    named = ObservationSpec(parts={"only": observation.parts[0][1]})
+    assert set(observation_embedding(named, 16, embedder).state_dict()) == names
+
+
+def test_a_kind_is_a_combination_of_symbols_unless_these_are_too_many():
+    grids = torch.tensor([[[[1, 2, 3]], [[15, 15, 15]]]], dtype=torch.uint8)
+    combined, apart = CellKinds(Part("grid", (2, 1, 3), (16, 16, 16))), CellKinds(Part("grid", (2, 1, 3), (16, 16, 17)))
+    assert (combined.count, combined.per_observation, combined.features) == (4096, 2, 8192)
+    assert combined(grids).tolist() == [[(1 * 16 + 2) * 16 + 3, 4095]]
+    assert combined.in_place(combined(grids)).tolist() == [[(1 * 16 + 2) * 16 + 3, 4096 + 4095]]
+    assert (apart.count, apart.per_observation, apart.features) == (49, 6, 98)
+    assert apart(grids).tolist() == [[1, 16 + 2, 32 + 3, 15, 16 + 15, 32 + 15]]
+    assert apart.in_place(apart(grids)).tolist() == [[1, 16 + 2, 32 + 3, 49 + 15, 49 + 16 + 15, 49 + 32 + 15]]
+    largest = torch.full((1, 2, 1, 3), 255, dtype=torch.uint8)
+    assert CellKinds(Part("grid", (2, 1, 3), (256, 256, 256)))(largest)[0, :3].tolist() == [255, 511, 767]
+
+
+@pytest.mark.parametrize("observation", [GRID, MANY_SYMBOLS], ids=["grid", "many symbols"])
+def test_the_papers_convolutions_see_every_symbol_as_a_plane(observation):
+    encoded = torch.from_numpy(random_frames(observation, 3, np.random.default_rng(0)))
+    part = observation.parts[0][1]
+    grids = decode(encoded, part).long()
+    expected = torch.cat([F.one_hot(grids[..., channel], count) for channel, count in enumerate(part.symbols)], -1)
+    planes = observation_embedding(observation, 16, "paper").planes(encoded)
+    assert planes.dtype == torch.float32
+    torch.testing.assert_close(planes, expected.permute(0, 3, 1, 2).float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig(MANY_SYMBOLS, 4, d_model=32, layers=1, feedforward=32),
+        TransformerConfig(MANY_SYMBOLS, 4, d_model=32, layers=1, feedforward=32, embedder="lookup"),
+        RecallConfig(MANY_SYMBOLS, 4, d_model=32, feedforward=32),
+        TransformerConfig(PARTS, 4, d_model=32, layers=1, feedforward=32),
+        TransformerConfig(PARTS, 4, d_model=32, layers=1, feedforward=32, embedder="lookup"),
+        RecallConfig(PARTS, 4, d_model=32, feedforward=32),
+    ],
+    ids=["paper", "lookup", "recall", "parts, paper", "parts, lookup", "parts, recall"],
+)
+def test_many_symbols_and_several_parts_are_small_and_train_a_step(config):
+    torch.manual_seed(0)
+    model = config.build()
+    assert sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())) < 8e6
+    batch = DemoData(packed_demos(config.observation, [4, 6], 4)).batch(np.arange(2))
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for _ in range(2):
+        loss = F.cross_entropy(model.eval()(batch).distribution, batch.actions)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize("embedder", ["paper", "lookup"])
+def test_the_vector_of_several_parts_tells_each_of_them(embedder):
+    embedding = observation_embedding(PARTS, 16, embedder)
+    encoded = torch.from_numpy(random_frames(PARTS, 2, np.random.default_rng(0)))
+    first = 0
+    for part in split_parts(encoded, PARTS):
+        changed = encoded[:1].clone()
+        changed[:, first : first + part.shape[1]] = part[1:]
+        assert not torch.allclose(embedding(changed), embedding(encoded[:1]))
+        first += part.shape[1]
+
+
+def test_images_have_any_size_and_number_of_channels_but_are_not_too_small():
+    for shape in ((36, 36, 1), (40, 90, 2), (37, 50, 4), (96, 36, 7)):
+        observation = ObservationSpec("image", shape)
+        embedding = observation_embedding(observation, 16, "paper")
+        encoded = torch.from_numpy(random_frames(observation, 2, np.random.default_rng(0)))
+        assert embedding(encoded).shape == (2, 16)
+        assert embedding.cnn[0].weight.shape[1] == shape[2]
+    small = ObservationSpec(parts={"eye": Part("image", (64, 35, 3)), "joints": Part("vector", (3,))})
+    with pytest.raises(UserError, match="images of 64 × 35 pixels are too small for the network") as refused:
+        observation_embedding(small, 16, "paper")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,43 @@
+"""metrics.jsonl: appended to, and cut back to what a state counts."""
+
+from pathlib import Path
+
+import pytest
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.runs.log import MetricsLog, read_metrics
+
+
+def test_a_run_that_goes_on_cuts_back_what_came_after_its_state(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path, 0)
+    for epoch in (1, 2, 3):
+        log.add({"epoch": epoch, "imitation_loss": 0.1 / epoch})
+    with path.open("a") as stream:
+        stream.write('{"epoch": 4, "imita')
+    assert [line["epoch"] for line in read_metrics(path)] == [1, 2, 3]
+    again = MetricsLog(path, 2)
+    again.add({"epoch": 3, "imitation_loss": 7.0})
+    again.sync()
+    assert [line["imitation_loss"] for line in read_metrics(path)] == [0.1, 0.05, 7.0]
+
+
+def test_missing_and_damaged_lines_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with pytest.raises(UserError, match="0 of the 2 epochs"):
+        MetricsLog(path, 2)
+    for damaged in (b"nonsense", b'{"epoch": "\xff"}', b"[]", b"{}"):
+        path.write_bytes(b'{"epoch": 1}\n' + damaged + b"\n")
+        with pytest.raises(UserError, match="line 2 is damaged"):
+            read_metrics(path)
+
+
+def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = MetricsLog(tmp_path / "metrics.jsonl", 0, tmp_path / "tensorboard")
+    log.add({"epoch": 1, "test_accuracy": 0.5})
+    log.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("test_accuracy")] == [(1, 0.5)]

@@ -1,0 +1,113 @@
+"""One specification checks, encodes and decodes observations wherever they come from."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.spaces import ObservationSpec, Part, SpaceError
+
+GRID = ObservationSpec("grid", (2, 2, 3), (11, 6, 3))
+IMAGE = ObservationSpec("image", (4, 5, 3))
+VECTOR = ObservationSpec("vector", (3,))
+BOTH = ObservationSpec(parts={"camera": Part("image", (4, 5, 1)), "joints": Part("vector", (3,))})
+
+
+@pytest.mark.parametrize("spec", [GRID, IMAGE, VECTOR, BOTH, ObservationSpec("grid", (1, 1, 1), (256,))], ids=str)
+def test_bytes_and_json_come_back_as_they_were(spec):
+    generator = np.random.default_rng(3)
+    arrays = {
+        name: generator.standard_normal((6, *part.shape)).astype(np.float32)
+        if part.kind == "vector"
+        else generator.integers(0, part.symbols or 256, (6, *part.shape), np.uint8)
+        for name, part in spec.parts
+    }
+    given = arrays[""] if spec.plain else arrays
+    encoded = spec.encode(given)
+    assert (encoded.shape, encoded.dtype) == ((6, spec.nbytes), np.uint8)
+    back = spec.decode(encoded)
+    for name, array in arrays.items():
+        found = back if spec.plain else back[name]
+        assert found.dtype == array.dtype
+        assert np.array_equal(found, array)
+    assert ObservationSpec.from_json(spec.to_json()) == spec
+
+
+def test_the_bytes_of_one_part_are_a_view():
+    images = np.zeros((2, 4, 5, 3), np.uint8)
+    assert np.shares_memory(IMAGE.encode(images), images)
+    assert np.shares_memory(IMAGE.decode(IMAGE.encode(images)), images)
+
+
+def bad(array, index, value):
+    array = array.copy()
+    array[index] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "row", "message"),
+    [
+        (GRID, bad(np.zeros((3, 2, 2, 3), np.uint8), (1, 0, 1, 2), 3), 1, "symbol 3 in channel 2, which has 3 symbols"),
+        (GRID, bad(np.zeros((3, 2, 2, 3), np.uint8), (2, 0, 1, 0), 250), 2, "symbol 250 in channel 0"),
+        (GRID, bad(np.zeros((3, 2, 2, 3), np.int64), (2, 0, 1, 0), -1), 2, "the number -1: give whole numbers"),
+        (GRID, np.zeros((3, 2, 2), np.uint8), 0, r"uint8 of shape \(2, 2\), not uint8 of shape \(2, 2, 3\)"),
+        (IMAGE, np.zeros((3, 4, 5, 3)), 0, "float64, not uint8: give .255"),
+        (IMAGE, bad(np.zeros((3, 4, 5, 3), int), (1, 1, 1, 1), 256), 1, "the number 256"),
+        (IMAGE, "picture", 0, "no array of numbers, but str"),
+        (VECTOR, bad(np.zeros((3, 3)), (2, 1), np.nan), 2, "not finite"),
+        (VECTOR, bad(np.zeros((3, 3)), (1, 1), 1e300), 1, "not finite"),
+        (VECTOR, np.zeros((3, 4)), 0, r"float64 of shape \(4,\), not float32 of shape \(3,\)"),
+        (BOTH, {"camera": np.zeros((3, 4, 5, 1), np.uint8)}, 0, "parts camera, joints are promised, not camera"),
+        (BOTH, np.zeros((3, 4)), 0, "camera, joints are promised, not one ndarray"),
+        (
+            BOTH,
+            {"camera": np.zeros((3, 4, 5, 1), np.uint8), "joints": bad(np.zeros((3, 3)), (2, 1), np.inf)},
+            2,
+            "part 'joints': a number that is not finite",
+        ),
+        (BOTH, {"camera": np.zeros((3, 4, 5), np.uint8), "joints": np.zeros((2, 3))}, 0, "parts of 3 and 2 obs"),
+    ],
+)
+def test_what_is_not_promised_is_refused_with_its_row(spec, given, row, message):
+    with pytest.raises(SpaceError, match=message) as refused:
+        spec.encode(given)
+    assert refused.value.row == row
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "wanted"),
+    [
+        (gym.spaces.Discrete(3), 2, [0, 0, 1]),
+        (gym.spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
+        (gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(3)]), (0, 2), [1, 0, 0, 0, 1]),
+        (gym.spaces.Box(-1, 1, (2, 2)), np.array([[0.5, 0], [0, 1]]), [0.5, 0, 0, 1]),
+        (gym.spaces.MultiBinary(2), np.array([0, 1], np.int8), [0, 1]),
+    ],
+    ids=str,
+)
+def test_gymnasium_spaces_become_vectors(space, observation, wanted):
+    spec = ObservationSpec.from_space(space)
+    assert spec.one(observation).tolist() == wanted
+
+
+def test_a_dict_space_has_named_parts_within_one_another():
+    inner = gym.spaces.Dict(wrist=gym.spaces.Box(0, 255, (8, 9), np.uint8), touch=gym.spaces.Discrete(2))
+    space = gym.spaces.Dict(arm=inner, joints=gym.spaces.Box(-1, 1, (7,)))
+    spec = ObservationSpec.from_space(space)
+    assert {name: str(part) for name, part in spec.parts} == {
+        "arm.touch": "vector 2",
+        "arm.wrist": "image 8×9×1",
+        "joints": "vector 7",
+    }
+    seen = spec.one(space.sample())
+    assert seen["arm.wrist"].shape == (8, 9, 1)
+    assert seen["arm.touch"].sum() == 1
+
+
+def test_what_cannot_be_learned_from_is_refused():
+    with pytest.raises(UserError, match="cannot be learned from"):
+        ObservationSpec.from_space(gym.spaces.Text(5))
+    with pytest.raises(SpaceError, match="choice 3, but there are 3") as refused:
+        ObservationSpec.from_space(gym.spaces.Discrete(3)).encode(np.array([0, 3]))
+    assert refused.value.row == 1

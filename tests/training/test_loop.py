@@ -1,0 +1,75 @@
+"""What the loop must not forget: the first look at the data, the schedule, the clip, and tests without dropout."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.runs.config import learning_rate_at
+from attentiontuner.runs.run import Run
+from attentiontuner.training import loop
+from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser
+from attentiontuner.training.train import train
+from tests.training.toys import toy_config, toy_store
+
+
+def test_a_network_that_standardises_sees_the_training_set_first(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data", "vector")
+    run = train(toy_config("vector", "recall", epochs=1), store, tmp_path / "run", device="cpu").run
+    seen = store.read_packed(np.arange(19))
+    frames = store.observation.decode(seen.frames)[seen.frame_index]
+    embedding = Run(run).load_model().model.observation_embedding
+    torch.testing.assert_close(embedding.mean, torch.from_numpy(frames.mean(0)), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(embedding.scale, torch.from_numpy(1 / frames.std(0)), atol=1e-4, rtol=1e-3)
+
+
+def test_every_batch_has_the_learning_rate_of_its_place_in_the_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    wanted = loop.set_learning_rate
+    monkeypatch.setattr(
+        loop, "set_learning_rate", lambda optimiser, rate: (rates.append(rate), wanted(optimiser, rate))
+    )
+    config = toy_config(method="recall", epochs=3, schedule="cosine", warmup_steps=3)
+    train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+    assert rates == [learning_rate_at(config, step, 9) for step in range(9)]
+    assert rates[0] < rates[1] < rates[2] > rates[-1] > 0
+
+
+def test_the_rate_that_is_set_is_the_rate_of_the_step(tmp_path: Path) -> None:
+    config, store = toy_config(), toy_store(tmp_path)
+    model = config.network.build()
+    optimiser = make_optimiser(model, 1.0)
+    loop.set_learning_rate(optimiser, 0.0)
+    before = [parameter.clone() for parameter in model.parameters()]
+    TrainStep(model, optimiser, DemoData(store.read_packed()), config)(np.arange(8))
+    assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.01])
+def test_gradients_are_no_larger_than_the_clip(tmp_path: Path, clip: float) -> None:
+    config, store = toy_config(clip=clip), toy_store(tmp_path)
+    model = config.network.build()
+    step = TrainStep(model, make_optimiser(model, 1e-3), DemoData(store.read_packed()), config)
+    step(np.arange(8))
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item()
+    found = step.collect()["gradient_norm"]
+    assert found > 0.1  # the log says how large it was before
+    assert norm == pytest.approx(clip or found, rel=1e-4)
+
+
+def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
+    config = toy_config(model={"dropout": 0.9})
+    data = DemoData(toy_store(tmp_path).read_packed())
+    model = config.network.build().train()
+    first, again = (held_out_metrics(model, data, 8) for _ in range(2))
+    assert first == again
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        output = model(data.batch(np.arange(len(data))))
+    exact = torch.nn.functional.cross_entropy(output.distribution, data.batch(np.arange(len(data))).actions)
+    assert first["test_imitation_loss"] == pytest.approx(exact.item(), rel=1e-5)
