@@ -164,6 +164,10 @@ def test_actions_and_observations_of_other_kinds(change, message):
         assert make(**change).actions.dtype == (np.float32 if change["actions"].dtype.kind == "f" else np.int64)
 
 
+def test_numbers_within_bounds_may_be_whole_and_negative():
+    assert make(actions=np.array([[1], [-1], [0]])).actions.tolist() == [[1.0], [-1.0], [0.0]]
+
+
 def test_a_demonstration_of_several_parts_shows_them():
     made = make(observations={"camera": np.zeros((3, 4, 4, 3), np.uint8), "arm": np.zeros((3, 7))})
     assert "'camera' 3×4×4×3, 'arm' 3×7" in repr(made)

@@ -102,7 +102,7 @@ def test_parts_and_every_kind_of_action_are_read_back(tmp_path, actions):
     ("actions", "bad", "message"),
     [
         (ActionSpec.multi_discrete((3, 2)), [0, 2], r"step 1: action \[0, 2\], but there are only choices 3×2"),
-        (ActionSpec.box([-1], [1]), [1.5], r"step 1: action \[1.5\], but there are numbers from \[-1.0\] to \[1.0\]"),
+        (ActionSpec.box([-1], [1]), [1.5], r"step 1: action \[1.5\], but there are numbers from \[-1\] to \[1\]"),
     ],
 )
 def test_actions_that_do_not_exist_are_refused(tmp_path, actions, bad, message):

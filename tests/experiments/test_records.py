@@ -69,6 +69,11 @@ def test_curves_are_rounded_and_gaps_stay_gaps():
     assert curves == {"imitation_loss": [0.12346, None], "success_rate": [None, 0.5]}
 
 
+def test_a_method_of_ones_own_has_curves_of_its_own():
+    line = {"epoch": 1, "seconds": 2.0, "demonstrations_per_second": 9.0, "surprise_loss": 0.5}
+    assert compact_curves([line]) == {"surprise_loss": [0.5]}
+
+
 def test_a_map_keeps_single_ones_and_its_shape():
     weights = np.zeros((290, 290))
     weights[201, 7] = 1

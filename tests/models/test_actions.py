@@ -33,6 +33,14 @@ def test_an_embedding_is_a_product_with_what_is_shown(spec):
     assert not head.state_dict()  # weights are the network's
 
 
+def test_a_step_makes_no_tensor_of_numbers(monkeypatch):
+    """A CUDA graph cannot be recorded of a step that sends numbers to the GPU."""
+    head, actions = action_head(TWO), some(TWO, 4)
+    monkeypatch.setattr(torch, "tensor", lambda *given, **options: pytest.fail("a new tensor"))
+    head.show(actions, torch.float32)
+    head.embed(actions, torch.ones(4, dtype=torch.bool), torch.zeros(head.features + 1, 2))
+
+
 def test_the_likelihood_of_several_choices_is_their_product():
     head, actions = action_head(TWO), some(TWO, 20)
     logits = torch.randn(20, 5, generator=torch.Generator().manual_seed(1))

@@ -32,6 +32,11 @@ def test_missing_and_damaged_lines_are_named(tmp_path: Path) -> None:
             read_metrics(path)
 
 
+def test_a_run_that_is_deleted_while_it_is_looked_at_has_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", lambda path: True)  # it was there a moment ago
+    assert read_metrics(Path("nowhere/metrics.jsonl")) == []
+
+
 def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

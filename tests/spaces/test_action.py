@@ -23,6 +23,11 @@ def test_actions_are_drawn_kept_and_read_back(spec):
     assert np.array_equal(spec.one(drawn[0]), drawn[0])
 
 
+def test_the_bounds_of_a_box_are_those_of_its_space():
+    assert ActionSpec.from_space(gym.spaces.Box(-0.1, 0.1, (2,))) == ActionSpec.box([-0.1, -0.1], [0.1, 0.1])
+    assert ActionSpec.box(-0.1, 0.1).range() == "numbers from [-0.1] to [0.1]"
+
+
 def test_names_do_not_tell_specifications_apart():
     assert TURNS.unnamed() == TURNS
     assert (TURNS.to_json(), TURNS.unnamed().to_json()) == (["left", "right", "forward"], 3)

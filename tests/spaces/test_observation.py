@@ -81,6 +81,11 @@ def test_what_is_not_promised_is_refused_with_its_row(spec, given, row, message)
         (gym.spaces.Discrete(3), 2, [0, 0, 1]),
         (gym.spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
         (gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(3)]), (0, 2), [1, 0, 0, 0, 1]),
+        (
+            gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.MultiDiscrete([2, 2])]),
+            (1, np.array([0, 1])),
+            [0, 1, 1, 0, 0, 1],
+        ),
         (gym.spaces.Box(-1, 1, (2, 2)), np.array([[0.5, 0], [0, 1]]), [0.5, 0, 0, 1]),
         (gym.spaces.MultiBinary(2), np.array([0, 1], np.int8), [0, 1]),
     ],
@@ -103,6 +108,21 @@ def test_a_dict_space_has_named_parts_within_one_another():
     seen = spec.one(space.sample())
     assert seen["arm.wrist"].shape == (8, 9, 1)
     assert seen["arm.touch"].sum() == 1
+
+
+def test_a_tuple_within_a_dict_is_one_part():
+    choices = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.MultiDiscrete([2, 3])])
+    spec = ObservationSpec.from_space(gym.spaces.Dict(said=choices, joints=gym.spaces.Box(-1, 1, (1,))))
+    one = {"said": (1, np.array([0, 2])), "joints": np.zeros(1)}
+    assert spec.one(one)["said"].tolist() == [0, 1, 1, 0, 0, 0, 1]
+    several = {"said": (np.array([0, 1]), np.array([[1, 1], [0, 2]])), "joints": np.zeros((2, 1))}
+    assert np.array_equal(spec.encode(several)[1], spec.encode_one(one))
+
+
+def test_several_observations_of_a_tuple_are_several_arrays():
+    spec = ObservationSpec.from_space(gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(3)]))
+    rows = spec.decode(spec.encode((np.array([0, 1]), np.array([2, 0]))))
+    assert [row.tolist() for row in rows] == [spec.one((0, 2)).tolist(), spec.one((1, 0)).tolist()]
 
 
 def test_what_cannot_be_learned_from_is_refused():

@@ -103,7 +103,8 @@ def _task(name: str, store: "DemoStore", data: Path, out: Path) -> "Task":
         raise UserError(f"--out {out} is a data set: give another folder for the run")
     task = get_task(name, store.settings)
     if store.actions.to_json() != task.actions.to_json():
-        raise UserError(f"--data {data} has the actions {', '.join(store.actions.names)}, task {name!r} others")
+        there, wanted = (", ".join(spec.names) or str(spec) for spec in (store.actions, task.actions))
+        raise UserError(f"--data {data} has the actions {there}, task {name!r} has {wanted}")
     if (longest := int(store.lengths.max(initial=0))) > task.max_steps:
         raise UserError(
             f"--data {data} has an episode of {counted(longest, 'step')}, task {name!r} a horizon of {task.max_steps}: "

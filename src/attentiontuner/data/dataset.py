@@ -35,7 +35,7 @@ class BatchShape(NamedTuple):
 
 
 ROUNDING = BatchShape(1, FILLER_STEPS, 16, 256, 2048)
-"""BatchShape are rounded up to multiples of these where few different shapes are wanted."""
+"""Shapes are rounded up to multiples of these where few different shapes are wanted."""
 
 
 class DemoData:

@@ -92,7 +92,7 @@ class Demonstration:
         actions = np.asarray(self.actions)
         if actions.dtype.kind in "iu" and actions.min() >= 0:
             return frozen(self.actions, np.int64)
-        if actions.dtype.kind == "f" and actions.ndim > 1 and np.isfinite(actions).all():
+        if actions.dtype.kind in "iuf" and actions.ndim > 1 and np.isfinite(actions).all():
             return frozen(self.actions, np.float32)
         raise UserError(f"{self.name}, actions: expected whole numbers from 0, shape [T], or numbers, shape [T, …]")
 

@@ -33,15 +33,9 @@ KIND = "attentiontuner record"
 MAP_LIMIT = 128
 """The largest side of a stored attention map, in pixels."""
 
-CURVES = (
-    "imitation_loss",
-    "memory_loss",
-    "train_accuracy",
-    "test_accuracy",
-    "test_imitation_loss",
-    "gradient_norm",
-    "success_rate",
-)
+NO_CURVES = ("epoch", "seconds", "demonstrations_per_second")
+"""What a run's lines say that is no learning curve."""
+
 CURVE_DIGITS = 5
 
 RESULT_NEUTRAL = frozenset({"test_demos", "heatmap_epochs", "precision", "memory_limit"}) | CHANGEABLE
@@ -294,10 +288,10 @@ def evaluation_part(results: Sequence[EpisodeResult], seed: int) -> dict[str, An
 
 
 def compact_curves(metrics: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """Learning curves from a run's lines, with five significant digits; metrics that no epoch has are left out."""
+    """Learning curves from a run's lines, with five significant digits, None where an epoch does not have one."""
     epochs = list(metrics)
-    curves = {name: [_digits(line.get(name)) for line in epochs] for name in CURVES}
-    return {name: curve for name, curve in curves.items() if any(value is not None for value in curve)}
+    names = dict.fromkeys(name for line in epochs for name in line if name not in NO_CURVES)
+    return {name: [_digits(line.get(name)) for line in epochs] for name in names}
 
 
 def encode_map(weights: NDArray[Any], limit: int = MAP_LIMIT) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.losses import Loss, correct_steps, imitation_loss
-from attentiontuner.models.heads import Head
+from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import NetworkConfig, Output
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from attentiontuner.tasks.task import Task
@@ -84,8 +84,8 @@ class Method:
         """Refuse labels this method cannot learn from; `name_of(row)` is what messages call an episode's."""
 
     def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
-        """The heads the memory loss is applied to."""
-        return (Head(0, 0),)
+        """The heads the memory loss is applied to, of those that `config.heads` may name: here there is one."""
+        return parse_heads(config.heads, layers=1, heads=1)
 
     def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
         """The heads whose weights are worth looking at."""

@@ -59,14 +59,13 @@ class DiscreteHead(ActionHead):
         super().__init__(spec)
         self.width = self.features = sum(spec.choices)
         self.sizes = list(spec.choices)
+        self.first_of_choice: Tensor  # on the device beforehand: a recorded step cannot fetch it there
+        firsts = torch.tensor([sum(self.sizes[:place]) for place in range(len(self.sizes))])
+        self.register_buffer("first_of_choice", firsts, persistent=False)
 
     def _numbers(self, actions: Tensor) -> Tensor:
         """Choices `[S, …]` counted through all of them: `[S, choices]`."""
-        numbers = actions.view(len(actions), len(self.sizes))
-        if len(self.sizes) == 1:
-            return numbers
-        firsts = [sum(self.sizes[:place]) for place in range(len(self.sizes))]
-        return numbers + torch.tensor(firsts, device=actions.device)
+        return actions.view(len(actions), len(self.sizes)) + self.first_of_choice
 
     def show(self, actions: Tensor, dtype: torch.dtype) -> Tensor:
         if len(self.sizes) == 1:

@@ -12,9 +12,10 @@ from attentiontuner.core.wording import counted
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The epochs of a run so far. A line that was cut off by a kill is left out; a damaged one is a `UserError`."""
-    if not path.exists():
+    try:
+        *lines, _unfinished = path.read_bytes().split(b"\n")
+    except FileNotFoundError:  # not begun yet, or finished and deleted just now
         return []
-    *lines, _unfinished = path.read_bytes().split(b"\n")
     epochs = []
     for number, line in enumerate(lines, 1):
         try:

@@ -64,8 +64,8 @@ class ActionSpec:
 
     @classmethod
     def box(cls, low: Any, high: Any) -> "ActionSpec":
-        """Numbers within bounds: two arrays of one shape (numbers: one each)."""
-        lows, highs = np.broadcast_arrays(np.atleast_1d(np.asarray(low, float)), np.atleast_1d(np.asarray(high, float)))
+        """Numbers within bounds: two arrays of one shape (numbers: one each), as float32 has them: so have spaces."""
+        lows, highs = np.broadcast_arrays(*(np.atleast_1d(np.asarray(bound, np.float32)) for bound in (low, high)))
         return cls("box", (), tuple(lows.ravel().tolist()), tuple(highs.ravel().tolist()), lows.shape)
 
     @classmethod
@@ -120,9 +120,10 @@ class ActionSpec:
         """Which actions there are, in words."""
         if self.kind == "discrete":
             return f"only {counted(self.count, 'action')}, counted from 0"
-        return (
-            f"only {self}" if self.kind == "multi-discrete" else f"numbers from {list(self.low)} to {list(self.high)}"
-        )
+        if self.kind == "multi-discrete":
+            return f"only {self}"
+        low, high = (", ".join(f"{number:g}" for number in bound) for bound in (self.low, self.high))
+        return f"numbers from [{low}] to [{high}]"
 
     def one(self, action: Any) -> Any:
         """One action as an environment takes it: an int, or an array of `shape`; checked."""

@@ -6,7 +6,7 @@ Several parts come and go as a dictionary of arrays.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
@@ -83,9 +83,10 @@ class Part:
         return f"{self.kind} {'×'.join(map(str, self.shape))}"
 
     def encode(self, given: Any) -> NDArray[np.uint8]:
-        """`[n, …]` → bytes `[n, nbytes]`; without copying where type and layout are right already."""
+        """`[n, …]` → bytes `[n, nbytes]`; without copying where type and layout are right already. A tuple holds the
+        `choices` in several arrays `[n]` or `[n, k]`."""
         try:
-            array = np.asarray(given)
+            array = np.column_stack(list(_leaves(given))) if self._apart(given) else np.asarray(given)
         except (TypeError, ValueError):
             array = np.asarray(None)
         if array.dtype.kind not in "fiub":
@@ -150,8 +151,17 @@ class Part:
                 fine = self.kind == "image" or not np.count_nonzero(given > self._highest)
             if fine:
                 return given.copy()
-        checked = self.decode(self.encode(np.asarray(given)[None]))
-        return checked.reshape(self.shape).copy()
+        return self.decode(self.encode_one(given)[None]).reshape(self.shape).copy()
+
+    def encode_one(self, given: Any) -> NDArray[np.uint8]:
+        """One, checked, as bytes `[nbytes]`."""
+        whole = np.concatenate([np.ravel(leaf) for leaf in _leaves(given)]) if self._apart(given) else given
+        encoded: NDArray[np.uint8] = self.encode([whole])[0]
+        return encoded
+
+    def _apart(self, given: Any) -> bool:
+        """Whether its choices come in several pieces, as those of Gymnasium's tuples do."""
+        return bool(self.choices) and isinstance(given, tuple)
 
     def _check_values(self, array: NDArray[Any]) -> None:
         """Numbers that are finite, symbols that there are."""
@@ -235,19 +245,25 @@ class ObservationSpec:
         """
         if self.plain:
             return self.parts[0][1].encode(observations)
-        given = dict(_flat(observations, ""))
-        if set(given) != {name for name, _ in self.parts}:
-            found = ", ".join(given) or f"one {type(observations).__name__}"
-            raise SpaceError(f"parts {', '.join(name for name, _ in self.parts)} are promised, not {found}")
-        encoded = []
-        for name, part in self.parts:
-            try:
-                encoded.append(part.encode(given[name]))
-            except SpaceError as error:
-                raise SpaceError(f"part {name!r}: {error.problem}", error.row) from None
+        encoded = self._each(observations, Part.encode)
         if len({len(rows) for rows in encoded}) > 1:
             raise SpaceError(f"parts of {' and '.join(str(len(rows)) for rows in encoded)} observations")
         return np.concatenate(encoded, axis=1)
+
+    def _each(self, observations: Any, encode: Callable[[Part, Any], NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
+        """What is given for each part, encoded; dictionaries and tuples may hold further ones."""
+        names = [name for name, _ in self.parts]
+        given = dict(_flat(observations, "", names))
+        if set(given) != set(names):
+            found = ", ".join(given) or f"one {type(observations).__name__}"
+            raise SpaceError(f"parts {', '.join(names)} are promised, not {found}")
+        encoded = []
+        for name, part in self.parts:
+            try:
+                encoded.append(encode(part, given[name]))
+            except SpaceError as error:
+                raise SpaceError(f"part {name!r}: {error.problem}", error.row) from None
+        return encoded
 
     def decode(self, encoded: NDArray[np.uint8]) -> Arrays:
         """Bytes `[n, nbytes]` as observations `[n, …]`: an array, or a dictionary of them."""
@@ -260,11 +276,8 @@ class ObservationSpec:
     def encode_one(self, observation: Any) -> NDArray[np.uint8]:
         """One observation, checked, as bytes `[nbytes]`."""
         if self.plain:
-            several: Any = np.asarray(observation)[None]
-        else:
-            several = {name: np.asarray(value)[None] for name, value in _flat(observation, "")}
-        encoded: NDArray[np.uint8] = self.encode(several)[0]
-        return encoded
+            return self.parts[0][1].encode_one(observation)
+        return np.concatenate(self._each(observation, Part.encode_one))
 
     def one(self, observation: Any) -> Any:
         """A copy of one observation, checked and in its types: an array `[…]`, or a dictionary of them."""
@@ -299,13 +312,23 @@ class ObservationSpec:
         return cls(parts=dict(_entries(space, "")))
 
 
-def _flat(observation: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """(name, array) of everything in dictionaries and tuples within one another; names are joined by dots."""
-    if isinstance(observation, Mapping | tuple):
+def _flat(observation: Any, name: str, parts: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """(name, what is given for it) of the `parts`, and of arrays that belong to none, in dictionaries and tuples within
+    one another; names are joined by dots."""
+    if isinstance(observation, Mapping | tuple) and name not in parts:
         for key, entry in observation.items() if isinstance(observation, Mapping) else enumerate(observation):
-            yield from _flat(entry, f"{name}.{key}" if name else str(key))
+            yield from _flat(entry, f"{name}.{key}" if name else str(key), parts)
     elif name:
         yield name, observation
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    """What tuples within one another hold, in order."""
+    if isinstance(given, tuple):
+        for entry in given:
+            yield from _leaves(entry)
+    else:
+        yield given
 
 
 def _entries(space: Any, name: str) -> Iterator[tuple[str, Part]]:

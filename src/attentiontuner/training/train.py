@@ -149,7 +149,8 @@ def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTab
 
 def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) -> str:
     """What a run learns from, in one line."""
-    demonstrations, failed = len(labels.lengths), len(data) - int(data.success().sum())
+    demonstrations = len(labels.lengths)
+    failed = sum(shard.episodes - shard.successes for shard in data.manifest.readable_shards())
     parts = [f"train {config.task}: {counted(demonstrations, 'demonstration', form=',')}"]
     if config.needs_pairs:
         annotated, pairs = int(labels.annotated.sum()), counted(len(labels), "pair", form=",")

@@ -86,7 +86,10 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     method = get_method(column.method)
     known = {item.name for item in fields(method.network)}
     model = {**scale.model(method.network.architecture, row.observation.kinds, known), **condition.model}
-    epochs = small.epochs.get(column.method, small.epochs["*"]) if small else method.recipe(row, None)["epochs"]
+    if small:
+        epochs = small.epochs.get(column.method, small.epochs["*"])
+    else:
+        epochs = method.recipe(row, None).get("epochs", TrainConfig.epochs)
     config: dict[str, Any] = {**scale.config, **condition.config, "model": model}
     config["epochs"] = max(1, round(epochs * condition.epochs.get(task, 1)))
     if "heads" in config:

@@ -85,7 +85,8 @@ def slots(ray: Any, wanted: Mapping[str, float]) -> int:
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
-    """What a node needs to know of a job: no paths and no clock of this machine."""
+    """What a node needs to know of a job: no folders and no clock of this machine. Files named with `--import` must be
+    in the same place there."""
     left = None if job.deadline is None else job.deadline - time.monotonic()
     return {"cell": job.cell.to_json(), "seconds_left": left, "jobs": job.jobs, "imports": list(job.imports)}
 

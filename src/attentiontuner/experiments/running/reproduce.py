@@ -21,6 +21,7 @@ from attentiontuner.experiments.records import RecordError, finished, read_recor
 from attentiontuner.experiments.running.budget import SPARE_SECONDS, Speeds
 from attentiontuner.experiments.running.datasets import dataset_path
 from attentiontuner.experiments.running.jobs import Job, Outcome, work_folder, work_run
+from attentiontuner.methods import get_method
 from attentiontuner.tasks.own_code import imported
 
 Executor = Literal["local", "ray"]
@@ -218,7 +219,8 @@ class Campaign:
             lines = work_run(job.records, job.cell).metrics()
             if lines:
                 last = lines[-1]
-                text = f"epoch {len(lines)}/{job.cell.epochs}, loss {last['imitation_loss']:.4f}"
+                loss = last[f"{get_method(job.cell.method).terms[0]}_loss"]
+                text = f"epoch {len(lines)}/{job.cell.epochs}, loss {loss:.4f}"
                 print(f"  {job.cell.name}: {text}, {last['seconds']:.2f} s an epoch", file=sys.stderr, flush=True)
 
     def close(self, seconds: float) -> int:
