@@ -20,9 +20,7 @@ from attentiontuner.demos import (
     read_annotations,
     write_annotation,
 )
-from attentiontuner.demos.annotations import read_shard_pairs
 from attentiontuner.demos.pair_text import format_pairs, parse_pairs
-from attentiontuner.demos.store.manifest import read_manifest
 from tests.demos.examples import demonstration, make_writer, pair_rows, uncertain_rows, uncertain_table, write_store
 
 LENGTH = 40
@@ -181,8 +179,7 @@ def test_lines_written_by_hand_are_put_in_order(root):
     lines(root, "anna").write_text(
         '{"episode": 2, "pairs": {"9": "4,1,4", "3": "0"}}\n{"episode": 1, "pairs": {"5": "2"}}\n'
     )
-    entry = read_manifest(root).shards[0]
-    pairs = read_shard_pairs(root, "anna", entry)
+    pairs = DemoStore.open(root).read_pairs(range(4))
     assert pairs.annotated.tolist() == [False, True, True, False]
     assert pairs.rows().tolist() == [[1, 2, 5, 1], [2, 0, 3, 1], [2, 1, 9, 1], [2, 4, 9, 2]]
     assert list(read_annotation(root, "anna", 2).pairs) == [(0, 3, 1), (1, 9, 1), (4, 9, 2)]

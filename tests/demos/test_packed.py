@@ -33,8 +33,11 @@ def test_packed_arrays_are_the_episodes(tmp_path, episodes):
 
 def test_an_episode_that_is_not_there(tmp_path):
     write_store(tmp_path / "d", 4)
-    with pytest.raises(UserError, match="no episode 4: the data set holds 4"):
-        DemoStore.open(tmp_path / "d").read_packed([1, 4])
+    store = DemoStore.open(tmp_path / "d")
+    for read in (store.read_packed, store.read_pairs):
+        for number in (4, -1):
+            with pytest.raises(UserError, match=f"no episode {number}: the data set holds 4"):
+                read([1, number])
 
 
 @pytest.mark.parametrize("hash_bytes", [hash, lambda row: 0, lambda row: row[0] % 2])

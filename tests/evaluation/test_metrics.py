@@ -13,7 +13,6 @@ from attentiontuner.evaluation.metrics import (
     median_iqr,
     over_seeds,
     student_interval,
-    success_rate,
     welch_test,
     welch_test_of_runs,
     wilson_interval,
@@ -90,10 +89,9 @@ def test_median_and_quartiles_of_curves():
 
 
 def test_nothing_measured_is_an_error_not_a_number():
-    for call in (lambda: success_rate([]), lambda: wilson_interval(0, 0), lambda: wilson_interval(3, 2)):
+    for call in (lambda: wilson_interval(0, 0), lambda: wilson_interval(3, 2)):
         with pytest.raises(UserError):
             call()
     for call in (lambda: student_interval([]), lambda: median_iqr([]), lambda: over_seeds([[1, 2]])):
         with pytest.raises(UserError):
             call()
-    assert success_rate([True, False, True, True]) == 0.75

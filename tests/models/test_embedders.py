@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.embedders import CellKinds, decode, observation_embedding, split_parts, unpack
+from attentiontuner.models.embedders import CellKinds, decode, observation_embedding, split_parts
 from attentiontuner.models.recall import RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -28,17 +28,18 @@ from tests.models.test_transformer import (
 def test_bytes_are_taken_apart_as_the_specification_says(observation, rows):
     encoded = random_frames(observation, 5, np.random.default_rng(0))[:rows]
     expected = observation.decode(encoded)
-    found = unpack(torch.from_numpy(encoded), observation)
-    for name, array in ({"": expected} if observation.plain else expected).items():
-        assert found[name].numpy().dtype == array.dtype
-        np.testing.assert_array_equal(found[name].numpy(), array)
-    assert list(found) == [name for name, _ in observation.parts]
+    rows = split_parts(torch.from_numpy(encoded), observation)
+    for own, (name, part) in zip(rows, observation.parts, strict=True):
+        array, found = expected if observation.plain else expected[name], decode(own, part).numpy()
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
 
 
 @pytest.mark.parametrize("observation", [GRID, IMAGE, VECTOR], ids=["grid", "image", "vector"])
 def test_one_part_is_not_copied(observation):
     encoded = torch.from_numpy(random_frames(observation, 4, np.random.default_rng(0)))
-    assert unpack(encoded, observation)[""].data_ptr() == encoded.data_ptr()
+    (own,), (_, part) = split_parts(encoded, observation), observation.parts[0]
+    assert decode(own, part).data_ptr() == encoded.data_ptr()
 
 
 CNN = {"cnn.0.weight", "cnn.0.bias", "cnn.2.weight", "cnn.2.bias", "fc.0.weight", "fc.0.bias"}

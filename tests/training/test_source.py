@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes, training_labels
+from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes
 from attentiontuner.data.source import Source, frame_bytes
 from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
@@ -76,17 +76,17 @@ def store_with_failures(folder: Path) -> DemoStore:
 def test_labels_are_those_of_the_store_after_what_is_asked(tmp_path: Path) -> None:
     store = toy_store(tmp_path, episodes=20, annotate="odd")
     episodes = np.arange(3, 19)
-    labels = training_labels(store, episodes, labelling())
+    labels = _labels(labelling(), store, episodes)
     assert labels.annotated.tolist() == [episode % 2 == 1 for episode in episodes]
     packed = store.read_packed(episodes)
     assert labels == packed.pairs
     assert np.array_equal(labels.lengths, packed.lengths)
-    assert training_labels(store, episodes, labelling(annotated_fraction=0.25)).annotated.sum() == 4
+    assert _labels(labelling(annotated_fraction=0.25), store, episodes).annotated.sum() == 4
     for choice in ({"pairs": "random"}, {"pairs": "shuffled"}, {"noise_p": 2.0}, {"noise_q": 2.0}):
-        changed = training_labels(store, episodes, labelling(**choice))
+        changed = _labels(labelling(**choice), store, episodes)
         assert changed != labels
-        assert changed == training_labels(store, episodes, labelling(**choice))
-        assert changed != training_labels(store, episodes, labelling(seed=2, **choice))
+        assert changed == _labels(labelling(**choice), store, episodes)
+        assert changed != _labels(labelling(seed=2, **choice), store, episodes)
     nothing = _labels(labelling(method="vanilla"), store, episodes)
     assert not nothing.annotated.any()
 

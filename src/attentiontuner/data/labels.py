@@ -1,13 +1,12 @@
-"""The labels a run trains on: whose pairs, how many of them, and what studies do to them."""
+"""Which demonstrations a run trains and tests on, and the generators of whatever is drawn of them and their labels."""
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import DemoStore
 
 Integers = NDArray[np.int64]
@@ -24,27 +23,6 @@ _STREAMS: dict[Draw, int] = {
 
 MOST_TEST_EPISODES = 500
 """More would not make the test accuracy's curve any clearer, and would be missing from training."""
-
-
-class Labelling(Protocol):
-    """What a run says of its labels; see `methods.config.TrainConfig`."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def annotator(self) -> str | None: ...
-    @property
-    def annotated_fraction(self) -> float: ...
-    @property
-    def noise_p(self) -> float: ...
-    @property
-    def noise_q(self) -> float: ...
-    @property
-    def pairs(self) -> str: ...
-
-
-class NoPairs(UserError):
-    """The memory loss needs pairs, and there are none."""
 
 
 def label_generator(seed: int, draw: Draw) -> np.random.Generator:
@@ -82,22 +60,3 @@ def choose_demonstrations(episodes: Integers, demos: int | None, rng: np.random.
             f"--demos {demos}: only {counted(len(episodes), 'demonstration')} can be trained on; collect more"
         )
     return np.sort(rng.choice(episodes, demos, replace=False))
-
-
-def training_labels(store: DemoStore, episodes: Integers, wanted: Labelling) -> PairTable:
-    """The annotations of the training episodes after everything the run does to them."""
-    if wanted.annotator not in store.annotators():
-        there = ", ".join(store.annotators()) or "nobody"
-        raise NoPairs(f"{store.path} has no annotator {wanted.annotator!r} ({there} there)")
-    labels = store.annotated_by(wanted.annotator).read_pairs(episodes)
-    if not labels.annotated.any():
-        raise NoPairs(
-            f"{store.path}: annotator {wanted.annotator!r} has annotated none of the "
-            f"{counted(len(episodes), 'training demonstration')}"
-        )
-    labels = labels.keep_annotations(wanted.annotated_fraction, label_generator(wanted.seed, "annotated"))
-    if wanted.pairs == "random":
-        labels = labels.random(label_generator(wanted.seed, "random"))
-    elif wanted.pairs == "shuffled":
-        labels = labels.shuffled(label_generator(wanted.seed, "shuffled"))
-    return labels.perturb(wanted.noise_p, wanted.noise_q, label_generator(wanted.seed, "noise"))

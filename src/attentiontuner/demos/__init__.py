@@ -1,10 +1,9 @@
 """Demonstrations, their memory dependency pairs, and the folder they are stored in. NumPy only."""
 
+from attentiontuner.demos.agreement import PairAgreement, agreement
 from attentiontuner.demos.annotations import (
     Annotation,
-    PairAgreement,
     RevisionConflict,
-    agreement,
     read_annotation,
     read_annotations,
     write_annotation,

@@ -8,29 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import locked, write_text
-from attentiontuner.demos.agreement import PairAgreement, agreement
 from attentiontuner.demos.pair_rules import PairError
 from attentiontuner.demos.pair_text import PairReader, format_pairs
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.demos.store.manifest import LOCK, Manifest, ShardEntry, read_manifest
-
-__all__ = [
-    "Annotation",
-    "PairAgreement",
-    "RevisionConflict",
-    "agreement",
-    "annotators",
-    "read_annotation",
-    "read_annotations",
-    "write_annotation",
-]
+from attentiontuner.demos.store.manifest import LOCK, ShardEntry, read_manifest
 
 FOLDER = "annotations"
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
@@ -88,18 +73,6 @@ def read_annotations(root: Path, annotator: str) -> dict[int, Annotation]:
 def read_annotation(root: Path, annotator: str, episode: int) -> Annotation | None:
     """The annotation of one episode; None where `annotator` has not annotated it."""
     return read_shard_annotations(root, annotator, read_manifest(root).shard_of(episode)).annotation(episode)
-
-
-@overload
-def write_annotation(
-    root: Path, annotator: str, episode: int, annotation: Annotation, expected_revision: int | None = None
-) -> Annotation: ...
-
-
-@overload
-def write_annotation(
-    root: Path, annotator: str, episode: int, annotation: None, expected_revision: int | None = None
-) -> None: ...
 
 
 def write_annotation(
@@ -205,13 +178,6 @@ def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> Sha
     return ShardAnnotations(path, shard.first, pairs, lines)
 
 
-def read_shard_pairs(root: Path, annotator: str | None, shard: ShardEntry) -> PairTable:
-    """The pairs of every episode of one shard; nobody's: none is annotated."""
-    if annotator is None:
-        return PairTable.nothing(shard.lengths)
-    return read_shard_annotations(root, annotator, shard).pairs
-
-
 def _lines(path: Path) -> list[str]:
     try:
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
@@ -246,8 +212,3 @@ def format_line(episode: int, annotation: Annotation) -> str:
 def _origin(text: str) -> tuple[int, int]:
     q, _, p = text.partition(":")
     return int(p), int(q)
-
-
-def lengths_of(manifest: Manifest) -> NDArray[np.int64]:
-    """`[N]` episode lengths, from the manifest alone."""
-    return np.array([length for shard in manifest.readable_shards() for length in shard.lengths], np.int64)

@@ -4,7 +4,6 @@ Rates are fractions from 0 to 1 unless the caller puts percentages in; every fun
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,13 +41,6 @@ class Runs(NamedTuple):
     mean: float
     half_width: float
     runs: int
-
-
-def success_rate(successes: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """The fraction of episodes that were solved."""
-    if len(successes) == 0:
-        raise UserError("a success rate needs at least one episode")
-    return float(np.mean(np.asarray(successes, bool)))
 
 
 def wilson_interval(successes: int, episodes: int, confidence: float = EPISODE_CONFIDENCE) -> Interval:

@@ -14,25 +14,13 @@ from attentiontuner.core.seeds import SELECTION_SEED
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
-from attentiontuner.evaluation.rollout import DEFAULT_BATCH, Policy
+from attentiontuner.evaluation.rollout import DEFAULT_BATCH
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import Network, NetworkConfig
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.spaces import SpaceError
 from attentiontuner.tasks.task import Task, all_tasks, get_task, why_it_cannot_travel
-
-__all__ = [
-    "ExpertPolicy",
-    "ModelPolicy",
-    "Policy",
-    "RandomPolicy",
-    "as_policy",
-    "load_policy",
-    "recalled_steps",
-    "success_during_training",
-]
 
 WARM_UP_STEPS = 3
 """Steps before a CUDA graph is captured, as PyTorch asks for."""

@@ -37,12 +37,6 @@ MOST_COMBINATIONS = 4096
 # --- bytes taken apart -----------------------------------------------------------------------------------------------
 
 
-def unpack(observations: Tensor, observation: ObservationSpec) -> dict[str, Tensor]:
-    """Bytes `[U, nbytes]` as the parts they are made of, each `[U, …]` in its own type."""
-    rows = split_parts(observations, observation)
-    return {name: decode(own, part) for own, (name, part) in zip(rows, observation.parts, strict=True)}
-
-
 def split_parts(observations: Tensor, observation: ObservationSpec) -> list[Tensor]:
     """Bytes `[U, nbytes]` as those of each part in order; of one part they are what was given."""
     if len(observation.parts) == 1:

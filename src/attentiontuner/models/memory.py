@@ -7,7 +7,7 @@ memories `[U, M]` and the kinds of their cells `[U, K]`, standardise their input
 """
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,13 +30,6 @@ FITTED = 20_000
 """The most images or vectors a mean is taken over, spread over the training set."""
 
 
-class Statistics(Protocol):
-    """What a memory wants to know of the training set, added up block by block."""
-
-    def add(self, encoded: Tensor, seen: NDArray[np.int64]) -> None:
-        """Bytes `[u, nbytes]` with how many steps saw each `[u]`."""
-
-
 class ObservationMemory(nn.Module):
     """What is common to the memories of all observations.
 
@@ -50,13 +43,24 @@ class ObservationMemory(nn.Module):
 
     def fit(self, observed: Observed, frames: int, rarity: bool = True) -> None:
         """Standardise with the training set, about `frames` observations; with `rarity` let rare kinds count more."""
-        statistics = self.statistics(frames)
+        parts = self.each_part()
+        statistics = [part.statistics(frames) for part in parts]
         for block, seen in observed:
-            statistics.add(torch.from_numpy(block), seen)
-        self.standardise(statistics, rarity)
+            for own, encoded in zip(statistics, self.split(torch.from_numpy(block)), strict=True):
+                own.add(encoded, seen)
+        for part, own in zip(parts, statistics, strict=True):
+            part.standardise(own, rarity)
+
+    def each_part(self) -> "list[ObservationMemory]":
+        """The memories of its parts."""
+        return [self]
+
+    def split(self, encoded: Tensor) -> list[Tensor]:
+        """Bytes `[U, nbytes]` as those of each part."""
+        return [encoded]
 
     def statistics(self, frames: int) -> Any:
-        """Empty statistics, for `standardise` once the training set has been added."""
+        """Empty statistics for `standardise`; `add` takes bytes `[u, nbytes]` with how many steps saw each `[u]`."""
         raise NotImplementedError
 
     def standardise(self, statistics: Any, rarity: bool) -> None:
@@ -74,8 +78,8 @@ class ObservationMemory(nn.Module):
 class Frequencies:
     """How often each (cell, kind) occurs."""
 
-    def __init__(self, part: Part) -> None:
-        self.part, self.kinds = part, CellKinds(part)
+    def __init__(self, part: Part, kinds: CellKinds) -> None:
+        self.part, self.kinds = part, kinds
         self.count, self.steps = np.zeros(self.kinds.features), 0
 
     def add(self, encoded: Tensor, seen: NDArray[np.int64]) -> None:
@@ -109,7 +113,7 @@ class GridCells(ObservationMemory):
         self.register_buffer("rarity", torch.ones(self.kinds.count))
 
     def statistics(self, frames: int) -> Frequencies:
-        return Frequencies(self.part)
+        return Frequencies(self.part, self.kinds)
 
     def standardise(self, statistics: Frequencies, rarity: bool) -> None:
         """Standardise; rescale the first weights, so that vectors start at the same size; weigh kinds by rarity."""
@@ -218,17 +222,6 @@ class DenseCells(ObservationMemory):
 # --- whole observations ----------------------------------------------------------------------------------------------
 
 
-class PartStatistics:
-    """Those of every part."""
-
-    def __init__(self, observation: ObservationSpec, parts: list[Statistics]) -> None:
-        self.observation, self.parts = observation, parts
-
-    def add(self, encoded: Tensor, seen: NDArray[np.int64]) -> None:
-        for part, own in zip(self.parts, split_parts(encoded, self.observation), strict=True):
-            part.add(own, seen)
-
-
 class PartsMemory(ObservationMemory):
     """Several parts: their vectors through one layer, their memories and kinds side by side. A query meets the cells of
     all of them."""
@@ -238,31 +231,25 @@ class PartsMemory(ObservationMemory):
         self.observation = observation
         self.parts = nn.ModuleList(part_memory(part, d_model, head) for _, part in observation.parts)
         self.joined = nn.Linear(len(self.parts) * d_model, d_model)
-        self.sizes = [part.memory for part in self._parts()]
-        self.memory, self.kinds_in_view = sum(self.sizes), sum(part.kinds_in_view for part in self._parts())
+        self.sizes = [part.memory for part in self.each_part()]
+        self.memory, self.kinds_in_view = sum(self.sizes), sum(part.kinds_in_view for part in self.each_part())
 
-    def _parts(self) -> list[ObservationMemory]:
+    def each_part(self) -> list[ObservationMemory]:
         return [part for part in self.parts if isinstance(part, ObservationMemory)]
 
-    def statistics(self, frames: int) -> PartStatistics:
-        return PartStatistics(self.observation, [part.statistics(frames) for part in self._parts()])
-
-    def standardise(self, statistics: PartStatistics, rarity: bool) -> None:
-        for part, own in zip(self._parts(), statistics.parts, strict=True):
-            part.standardise(own, rarity)
+    def split(self, encoded: Tensor) -> list[Tensor]:
+        return split_parts(encoded, self.observation)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and kinds `[U, K]`, which are places of a memory."""
-        rows = split_parts(observations, self.observation)
-        vectors, memories, kinds = zip(*(part(own) for part, own in zip(self.parts, rows, strict=True)), strict=True)
+        parts = zip(self.parts, self.split(observations), strict=True)
+        vectors, memories, kinds = zip(*(part(own) for part, own in parts), strict=True)
         places = [own + sum(self.sizes[:number]) for number, own in enumerate(kinds)]
         return self.joined(torch.cat(vectors, -1)), torch.cat(memories, -1), torch.cat(places, -1)
 
     def match(self, query: Tensor, memory: Tensor) -> Tensor:
-        memories = memory.split(self.sizes, -1)
-        return torch.stack(
-            [part.match(query, own) for part, own in zip(self._parts(), memories, strict=True)]
-        ).logsumexp(0)
+        parts = zip(self.each_part(), memory.split(self.sizes, -1), strict=True)
+        return torch.stack([part.match(query, own) for part, own in parts]).logsumexp(0)
 
 
 def observation_memory(observation: ObservationSpec, d_model: int, head: int) -> ObservationMemory:

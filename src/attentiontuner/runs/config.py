@@ -28,6 +28,11 @@ CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
 RECIPE = ("epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "memory_weight", "attend_self")
 """Fields that a method's recipe decides where nothing is said."""
 
+NOT_NEGATIVE = (
+    *("seed", "noise_p", "noise_q", "eval_every", "eval_episodes"),
+    *("checkpoint_seconds", "warmup_steps", "clip", "memory_weight"),
+)
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -112,20 +117,8 @@ class TrainConfig:
                 raise UserError(f"{_option(name)} {getattr(self, name)!r} is not one of {', '.join(choices)}")
         for name in ("epochs", "batch_size", "keep"):
             self._check(name, getattr(self, name) >= 1, "at least 1")
-        for name in (
-            *(
-                "seed",
-                "noise_p",
-                "noise_q",
-                "eval_every",
-                "eval_episodes",
-                "checkpoint_seconds",
-                "warmup_steps",
-                "clip",
-            ),
-            *(("memory_weight",) if self.memory_weight is not None else ()),
-        ):
-            self._check(name, 0 <= getattr(self, name) < math.inf, "0 or more")
+        for name in NOT_NEGATIVE:
+            self._check(name, 0 <= (getattr(self, name) or 0) < math.inf, "0 or more")
         self._check("learning_rate", 0 < self.learning_rate < math.inf, "above 0")
         self._check("annotated_fraction", 0 <= self.annotated_fraction <= 1, "between 0 and 1")
         self._check("test_fraction", 0 <= self.test_fraction < 1, "0 or more and below 1")

@@ -20,24 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import link_file, locked, read_bytes, read_json, sync_folder, write_bytes, write_json
+from attentiontuner.runs import states
 from attentiontuner.runs.log import MetricsLog, read_metrics
+from attentiontuner.runs.states import Progress, State
 
 if TYPE_CHECKING:
     from attentiontuner.models.network import Network
     from attentiontuner.runs.config import TrainConfig
-    from attentiontuner.runs.states import State
 
 SCHEMA = 1
 CONFIG, METRICS, MODEL, BEST = "config.json", "metrics.jsonl", "model.safetensors", "best.safetensors"
 STATES, HEATMAPS, EVALUATION, TENSORBOARD, LOCK = "state", "heatmaps", "evaluation", "tensorboard", ".lock"
-
-
-class Progress(NamedTuple):
-    """How far a run is: epochs, batches of the next one, and seconds of training in all."""
-
-    epoch: int
-    batch: int
-    seconds: float
 
 
 class Trained(NamedTuple):
@@ -89,9 +82,7 @@ class Run:
 
     def progress(self) -> Progress | None:
         """How far the newest state is; None where there is none yet."""
-        from attentiontuner.runs.states import read_progress
-
-        return read_progress(self.path / STATES)
+        return states.read_progress(self.path / STATES)
 
     @property
     def evaluation(self) -> Path:
@@ -163,8 +154,6 @@ class Run:
 
     def _remove_leftovers(self) -> None:
         """Of a process that was killed while it wrote; the weights beside the states are again the newest state's."""
-        from attentiontuner.runs import states
-
         for name in (CONFIG, METRICS, MODEL, BEST):
             for path in self.path.glob(f".{name}*"):
                 path.unlink(missing_ok=True)
@@ -177,31 +166,23 @@ class Run:
         """The log of a session that goes on after `epoch`."""
         return MetricsLog(self.path / METRICS, epoch, self.path / TENSORBOARD if tensorboard else None)
 
-    def save_state(self, state: "State", keep: int) -> None:
+    def save_state(self, state: State, keep: int) -> None:
         """Make `state` the newest one, and delete all but the `keep` newest."""
-        from attentiontuner.runs import states
-
         states.save_state(self.path / STATES, state, keep)
         link_file(self.path / STATES / state.name / states.MODEL_FILE, self.path / MODEL)
 
-    def load_state(self) -> "State | None":
+    def load_state(self) -> State | None:
         """The newest state, or None where there is none yet. A damaged one is a `UserError` with the way out."""
-        from attentiontuner.runs.states import load_state
-
-        return load_state(self.path / STATES)
+        return states.load_state(self.path / STATES)
 
     def save_best(self, model: "Network") -> None:
         """Keep the present weights as the best ones."""
-        from attentiontuner.runs.states import weight_bytes
-
-        write_bytes(self.path / BEST, weight_bytes(model.state_dict()))
+        write_bytes(self.path / BEST, states.weight_bytes(model.state_dict()))
 
     # --- afterwards --------------------------------------------------------------------------------------------------
 
     def load_model(self, best: bool = False) -> Trained:
         """The trained network: with the newest weights, or the best evaluated ones. The file is read once."""
-        from attentiontuner.runs.states import parse_weights
-
         config = self.open(self.path).config()
         path = self.path / (BEST if best else MODEL)
         if best and not path.exists():
@@ -209,7 +190,7 @@ class Run:
         content = read_bytes(path)
         model = config.network.build()
         try:
-            model.load_state_dict(parse_weights(content, path))
+            model.load_state_dict(states.parse_weights(content, path))
         except RuntimeError as error:
             raise UserError(
                 f"{path}: its weights do not fit {CONFIG}; it is damaged, or another version of attentiontuner made it"

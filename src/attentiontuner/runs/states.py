@@ -5,6 +5,7 @@
         model.safetensors  training.safetensors  state.json (with the checksums of the other two)
 
 A state is complete before `latest` names it, so a kill at any moment leaves the old one or the new one.
+Torch is imported when weights are read or written.
 """
 
 import hashlib
@@ -12,18 +13,26 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_bytes, read_json, sync_folder, write_bytes, write_json, write_text
-from attentiontuner.runs.run import Progress
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
 
 LATEST, STATE_FILE, MODEL_FILE, TRAINING_FILE = "latest", "state.json", "model.safetensors", "training.safetensors"
+
+
+class Progress(NamedTuple):
+    """How far a run is: epochs, batches of the next one, and seconds of training in all."""
+
+    epoch: int
+    batch: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,8 @@ class State:
 
     epoch: int
     batch: int
-    model: Mapping[str, Tensor]
-    tensors: Mapping[str, Tensor]
+    model: "Mapping[str, Tensor]"
+    tensors: "Mapping[str, Tensor]"
     numbers: Mapping[str, Any]
 
     @property
@@ -125,14 +134,18 @@ def _complete(states: Path) -> list[Path]:
 # --- tensors as bytes ------------------------------------------------------------------------------------------------
 
 
-def weight_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+def weight_bytes(tensors: "Mapping[str, Tensor]") -> bytes:
     """Named tensors as the content of a safetensors file."""
+    from safetensors.torch import save
+
     content: bytes = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     return content
 
 
-def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> "dict[str, Tensor]":
     """The inverse of `weight_bytes`; `path` is where they are from, `sha256` the checksum they must have."""
+    from safetensors.torch import load
+
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
         raise UserError(f"{path} is damaged: its content does not have its checksum")
     try:
@@ -142,13 +155,13 @@ def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> dict
     return tensors
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimiser_tensors(optimiser: "Optimizer") -> "dict[str, Tensor]":
     """The optimiser's state as named tensors: `optimiser.<parameter number>.<name>`."""
     state = optimiser.state_dict()["state"]
     return {f"optimiser.{number}.{name}": tensor for number, entry in state.items() for name, tensor in entry.items()}
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimiser(optimiser: "Optimizer", tensors: "Mapping[str, Tensor]") -> None:
     """The inverse of `optimiser_tensors`."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from attentiontuner.demos.annotations import Annotation, agreement
+from attentiontuner.demos.agreement import agreement
+from attentiontuner.demos.annotations import Annotation
 
 
 def compare(

@@ -7,9 +7,13 @@ from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
 from attentiontuner.tasks.task import Task, register_task
 
-MINIGRID_VIEW = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
-MINIGRID_ACTIONS = ActionSpec.discrete(("left", "right", "forward", "pickup", "drop", "toggle", "done"))
-MINIGRID_KEYS = {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5}
+LTMB: dict[str, Any] = {
+    "register": "attentiontuner.envs",
+    "wrap": "attentiontuner.envs:symbolic_view",
+    "observation": ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS),
+    "actions": ActionSpec.discrete(("left", "right", "forward", "pickup", "drop", "toggle", "done")),
+    "keys": {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5},
+}
 
 
 def _hallway_steps(settings: Mapping[str, Any]) -> int:
@@ -29,12 +33,8 @@ register_task(
         name="hallway",
         title="Hallway",
         env_id="LTMB-Hallway-v0",
-        register="attentiontuner.envs",
-        wrap="attentiontuner.envs:symbolic_view",
         expert="attentiontuner.experts.hallway:HallwayExpert",
-        observation=MINIGRID_VIEW,
-        actions=MINIGRID_ACTIONS,
-        keys=MINIGRID_KEYS,
+        **LTMB,
         settings={"length": 30},
         horizon=_hallway_steps,
         demonstrations=5000,
@@ -46,12 +46,8 @@ register_task(
         name="ordering",
         title="Ordering",
         env_id="LTMB-Ordering-v0",
-        register="attentiontuner.envs",
-        wrap="attentiontuner.envs:symbolic_view",
         expert="attentiontuner.experts.ordering:OrderingExpert",
-        observation=MINIGRID_VIEW,
-        actions=MINIGRID_ACTIONS,
-        keys=MINIGRID_KEYS,
+        **LTMB,
         settings={"length": 50},
         horizon=_ordering_steps,
         demonstrations=5000,
@@ -63,12 +59,8 @@ register_task(
         name="counting",
         title="Counting",
         env_id="LTMB-Counting-v0",
-        register="attentiontuner.envs",
-        wrap="attentiontuner.envs:symbolic_view",
         expert="attentiontuner.experts.counting:CountingExpert",
-        observation=MINIGRID_VIEW,
-        actions=MINIGRID_ACTIONS,
-        keys=MINIGRID_KEYS,
+        **LTMB,
         settings={"length": 20, "test_freq": 0.3, "empty_freq": 0.1},
         horizon=_counting_steps,
         demonstrations=10_000,
@@ -76,8 +68,11 @@ register_task(
     )
 )
 
-MEMORY_GYM = ("memory_gym", "pip install --no-deps memory-gym==1.0.2")
-MEMORY_GYM_FRAME = ObservationSpec("image", (84, 84, 3), upright=False)
+MEMORY_GYM: dict[str, Any] = {
+    "register": "attentiontuner.envs.memory_gym",
+    "needs": ("memory_gym", "pip install --no-deps memory-gym==1.0.2"),
+    "observation": ObservationSpec("image", (84, 84, 3), upright=False),
+}
 TURN_ACTIONS = ActionSpec.discrete(("stay", "turn left", "turn right", "forward"))
 TURN_KEYS = {" ": 0, "ArrowLeft": 1, "ArrowRight": 2, "ArrowUp": 3}
 
@@ -117,10 +112,8 @@ register_task(
         name="mortar-mayhem",
         title="Mortar Mayhem",
         env_id="AttentionTuner/MortarMayhem-Grid-v0",
-        register="attentiontuner.envs.memory_gym",
-        needs=MEMORY_GYM,
         expert="attentiontuner.experts.mortar_mayhem:MortarMayhemExpert",
-        observation=MEMORY_GYM_FRAME,
+        **MEMORY_GYM,
         actions=TURN_ACTIONS,
         keys=TURN_KEYS,
         settings={"command_count": 10},
@@ -134,10 +127,8 @@ register_task(
         name="mystery-path",
         title="Mystery Path",
         env_id="AttentionTuner/MysteryPath-Grid-v0",
-        register="attentiontuner.envs.memory_gym",
-        needs=MEMORY_GYM,
         expert="attentiontuner.experts.mystery_path:MysteryPathExpert",
-        observation=MEMORY_GYM_FRAME,
+        **MEMORY_GYM,
         actions=TURN_ACTIONS,
         keys=TURN_KEYS,
         settings={"show_origin": False, "show_goal": False},
@@ -152,10 +143,8 @@ register_task(
         name="searing-spotlights",
         title="Searing Spotlights",
         env_id="AttentionTuner/SearingSpotlights-v0",
-        register="attentiontuner.envs.memory_gym",
-        needs=MEMORY_GYM,
         expert="attentiontuner.experts.searing_spotlights:SearingSpotlightsExpert",
-        observation=MEMORY_GYM_FRAME,
+        **MEMORY_GYM,
         actions=SEARING_ACTIONS,
         keys=SEARING_KEYS,
         settings={"light_dim_off_duration": 6, "num_coins": 1},

@@ -14,7 +14,7 @@ from attentiontuner.core.files import make_folder
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.data.labels import NoPairs, choose_demonstrations, label_generator, split_episodes, training_labels
+from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes
 from attentiontuner.data.source import Integers, Source, frame_bytes
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
@@ -132,18 +132,26 @@ def facts_of(data: DemoStore) -> DataFacts:
 
 
 def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:
-    """The pairs the run learns from; those of nobody where its method is not told any."""
+    """The pairs the run learns from after everything it does to them; nobody's where its method is not told any."""
     if not config.needs_pairs:
         return PairTable.nothing(data.lengths[episodes])
-    method = config.way
-    try:
-        labels = training_labels(data, episodes, config)
-    except NoPairs as error:
+    method, annotator, there = config.way, config.annotator, data.annotators()
+    labels = data.annotated_by(annotator).read_pairs(episodes)
+    if not labels.annotated.any():
+        lacking = f"there is no annotator {annotator!r} (there: {', '.join(there) or 'nobody'})"
+        if annotator in there:
+            demonstrations = counted(len(episodes), "training demonstration")
+            lacking = f"annotator {annotator!r} has annotated none of the {demonstrations}"
         otherwise = f", or train with --method {method.without_pairs}" if method.without_pairs else ""
-        raise UserError(
-            f"{error}, but the memory loss needs memory pairs: annotate some, choose --annotator{otherwise}"
-        ) from error
-    method.check_labels(labels, lambda row: f"{data.path}, episode {episodes[row]}, annotator {config.annotator!r}")
+        remedy = f"annotate some, choose --annotator{otherwise}"
+        raise UserError(f"{data.path}: {lacking}, but the memory loss needs memory pairs: {remedy}")
+    labels = labels.keep_annotations(config.annotated_fraction, label_generator(config.seed, "annotated"))
+    if config.pairs == "random":
+        labels = labels.random(label_generator(config.seed, "random"))
+    elif config.pairs == "shuffled":
+        labels = labels.shuffled(label_generator(config.seed, "shuffled"))
+    labels = labels.perturb(config.noise_p, config.noise_q, label_generator(config.seed, "noise"))
+    method.check_labels(labels, lambda row: f"{data.path}, episode {episodes[row]}, annotator {annotator!r}")
     return labels
 
 

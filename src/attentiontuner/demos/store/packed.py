@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.core.errors import UserError
 from attentiontuner.demos.pairs import PairTable, spans
 from attentiontuner.demos.store.manifest import ShardEntry
 from attentiontuner.demos.store.shards import FrameTable, Shard
@@ -43,17 +42,12 @@ def pack(
     observation: ObservationSpec,
     action: ActionSpec,
     shards: Sequence[ShardEntry],
-    episodes: Sequence[int] | NDArray[np.int64],
+    chosen: NDArray[np.int64],
     read: Callable[[ShardEntry], Shard],
     read_pairs: Callable[[ShardEntry], PairTable],
 ) -> PackedDemos:
     """The chosen episodes in the order given, each shard read once and forgotten."""
-    chosen = np.asarray(episodes, np.int64).reshape(-1)
     ends = np.array([shard.end for shard in shards], np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    outside = chosen[(chosen < 0) | (chosen >= total)]
-    if len(outside):
-        raise UserError(f"there is no episode {outside[0]}: the data set holds {total}")
     shard_of = np.searchsorted(ends, chosen, side="right")
     every_length = np.array([length for shard in shards for length in shard.lengths], np.int64)
     lengths = every_length[chosen]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.annotations import annotators, lengths_of, read_annotations, read_shard_pairs
+from attentiontuner.demos.annotations import annotators, read_annotations, read_shard_annotations
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
 from attentiontuner.demos.store.packed import PackedDemos, pack
-from attentiontuner.demos.store.shards import Shard, read_shard
+from attentiontuner.demos.store.shards import Shard, read_shard, shard_bytes
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
 
@@ -30,9 +30,9 @@ class DemoStore:
     def __init__(self, path: Path, manifest: Manifest, annotator: str | None) -> None:
         self.path = path
         self.annotator = annotator
-        self.lengths: NDArray[np.int64] = lengths_of(manifest)
         self.manifest = manifest
         self._shards = manifest.readable_shards()
+        self.lengths = np.array([length for shard in self._shards for length in shard.lengths], np.int64)
         self._ends = np.array([shard.end for shard in self._shards], np.int64)
         self._loaded: OrderedDict[int, tuple[Shard, PairTable]] = OrderedDict()
 
@@ -105,13 +105,19 @@ class DemoStore:
 
     def read_packed(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PackedDemos:
         """The chosen episodes (None: all) as flat arrays, in the order given."""
-        chosen = np.arange(len(self)) if episodes is None else episodes
-        return pack(self.observation, self.actions, self._shards, chosen, self._read, self._read_pairs)
+        return pack(self.observation, self.actions, self._shards, self._chosen(episodes), self._read, self._read_pairs)
 
     def read_pairs(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PairTable:
         """The pairs of the chosen episodes (None: all) in the order given, without reading a frame."""
-        pairs = PairTable.join(map(self._read_pairs, self._shards))
-        return pairs if episodes is None else pairs.select(episodes)
+        return PairTable.join(map(self._read_pairs, self._shards)).select(self._chosen(episodes))
+
+    def _chosen(self, episodes: Sequence[int] | NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Numbers of episodes (None: of all); one that is not there is a `UserError`."""
+        chosen = np.arange(len(self)) if episodes is None else np.asarray(episodes, np.int64).reshape(-1)
+        outside = chosen[(chosen < 0) | (chosen >= len(self))]
+        if len(outside):
+            raise UserError(f"there is no episode {outside[0]}: the data set holds {len(self)}")
+        return chosen
 
     def annotated_by(self, annotator: str | None) -> "DemoStore":
         """The same data set with the pairs of somebody else; None: of nobody."""
@@ -129,13 +135,7 @@ class DemoStore:
         """Check every shard's checksum and arrays, and every annotation; a `UserError` names the bad file."""
         for entry in self._shards:
             path = self._shard_path(entry)
-            try:
-                digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            except FileNotFoundError:
-                raise UserError(f"{path} is missing: collect again to make it, or restore it from a copy") from None
-            except OSError as error:
-                raise UserError(f"cannot read {path}: {error.strerror}") from error
-            if digest != entry.sha256:
+            if hashlib.sha256(shard_bytes(path)).hexdigest() != entry.sha256:
                 raise UserError(
                     f"{path} is damaged: its checksum is not the manifest's; "
                     "delete it and collect again, or restore it from a copy"
@@ -194,7 +194,9 @@ class DemoStore:
         return read_shard(self._shard_path(entry), self.observation, self.actions, entry)
 
     def _read_pairs(self, entry: ShardEntry) -> PairTable:
-        return read_shard_pairs(self.path, self.annotator, entry)
+        if self.annotator is None:
+            return PairTable.nothing(entry.lengths)
+        return read_shard_annotations(self.path, self.annotator, entry).pairs
 
     def _load(self, entry: ShardEntry) -> tuple[Shard, PairTable]:
         if entry.index not in self._loaded:

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import read_bytes
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
@@ -163,14 +164,16 @@ def encode_shard(shard: Shard, observation: ObservationSpec) -> bytes:
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress(save(arrays))
 
 
+def shard_bytes(path: Path) -> bytes:
+    """The content of a shard's file, which has to be there."""
+    if not path.exists():
+        raise UserError(f"{path} is missing: collect again to make it, or restore it from a copy")
+    return read_bytes(path)
+
+
 def read_shard(path: Path, observation: ObservationSpec, actions: ActionSpec, entry: ShardEntry) -> Shard:
     """The shard in `path`, checked against what the manifest says of it; a damaged one is a `UserError`."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: collect again to make it, or restore it from a copy") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    content = shard_bytes(path)
     try:
         shard = Shard(**load(zstandard.ZstdDecompressor().decompress(content)))
     except (zstandard.ZstdError, SafetensorError, TypeError, ValueError, KeyError, MemoryError) as error:
