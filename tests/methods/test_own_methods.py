@@ -1,6 +1,7 @@
 """Methods of people's own, as little as one may say of them."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +12,7 @@ from attentiontuner.experiments.running import reproduce
 from attentiontuner.experiments.running.jobs import Job, work_run
 from attentiontuner.methods import method as methods
 from attentiontuner.models.heads import Head
+from attentiontuner.models.network import NetworkConfig
 from attentiontuner.models.transformer import TransformerConfig
 
 
@@ -35,8 +37,18 @@ def test_a_recipe_that_says_nothing_is_the_usual_one(tmp_path):
     assert cell_config(plan.cells[0]).batch_size == 64
 
 
-def test_a_method_of_one_head_refuses_others():
+@dataclass(frozen=True)
+class OneHead(NetworkConfig):
+    architecture = "one-head"
+
+    def build(self):
+        raise NotImplementedError
+
+
+def test_heads_are_those_of_the_network(monkeypatch):
     task = get_task("hallway")
+    assert paper_config(task, "terse", heads="3:2").supervised() == (Head(2, 1),)
+    monkeypatch.setattr(Terse, "network", OneHead)
     for heads, supervised in {"1:1": (Head(0, 0),), "all": (Head(0, 0),), "none": ()}.items():
         assert paper_config(task, "terse", heads=heads).supervised() == supervised
     with pytest.raises(UserError, match="there is no head 3:2 in a model of 1 layer × 1 head"):

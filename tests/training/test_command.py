@@ -76,7 +76,7 @@ def test_data_that_does_not_fit_the_task_is_refused(
     task = get_task("toy-grid")
     try:
         register_task(replace(task, actions=task.actions.names[::-1]))
-        assert "task 'toy-grid' others" in refused(capsys, *given)
+        assert "actions a, b, c, d, task 'toy-grid' has d, c, b, a" in refused(capsys, *given)
         register_task(replace(task, horizon=3))
         assert "task 'toy-grid' a horizon of 3: raise the task's horizon" in refused(capsys, *given)
     finally:

@@ -84,8 +84,9 @@ class Method:
         """Refuse labels this method cannot learn from; `name_of(row)` is what messages call an episode's."""
 
     def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
-        """The heads the memory loss is applied to, of those that `config.heads` may name: here there is one."""
-        return parse_heads(config.heads, layers=1, heads=1)
+        """The heads the memory loss is applied to, of the network's `layers` × `heads` (else 1 × 1)."""
+        layers, heads = (getattr(config.model, name, 1) for name in ("layers", "heads"))
+        return parse_heads(config.heads, layers, heads)
 
     def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
         """The heads whose weights are worth looking at."""

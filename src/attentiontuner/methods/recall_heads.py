@@ -13,7 +13,7 @@ from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.losses import binary_cross_entropy, counting_loss, row_cross_entropy
 from attentiontuner.methods.method import DataFacts, Method
-from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.heads import Head
 from attentiontuner.models.network import NetworkConfig, Output
 from attentiontuner.models.recall import MOST, RECALL_HEAD, RecallConfig, Recalled
 from attentiontuner.tasks.task import Task
@@ -58,10 +58,6 @@ class RecallWithoutPairs(Method):
     def check(self, config: "TrainConfig") -> None:
         if set(self.supervised(config)) - {RECALL_HEAD}:
             raise UserError(f"--heads {config.heads!r}: method {self.name!r} supervises head {RECALL_HEAD}, no other")
-
-    def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
-        layers, heads = config.model.layers, config.model.heads  # type: ignore[attr-defined]
-        return parse_heads(config.heads, layers, heads)
 
     def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
         return (RECALL_HEAD,)

@@ -9,7 +9,7 @@ from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_matrices
 from attentiontuner.losses import LOG_FLOOR, memory_cross_entropy
 from attentiontuner.methods.method import Method
 from attentiontuner.models.attention import Watched
-from attentiontuner.models.heads import Head, parse_heads
+from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import LARGEST_HEAD, fuses, memory_sum
 from attentiontuner.models.network import Output
 from attentiontuner.models.transformer import TransformerConfig
@@ -25,10 +25,6 @@ class Vanilla(Method):
     title = "Vanilla Transformer"
     network = TransformerConfig
     pairs = False
-
-    def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
-        layers, heads = config.model.layers, config.model.heads  # type: ignore[attr-defined]
-        return parse_heads(config.heads, layers, heads)
 
     def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
         """The supervised heads, else those of the first layer."""

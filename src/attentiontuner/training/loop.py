@@ -43,11 +43,12 @@ Evaluate = Callable[[Network], float]
 
 
 class TrainLoop:
-    """From a fresh model or a saved state to the last epoch, a deadline or a signal."""
+    """From a fresh `model`, on the CPU, or a saved state to the last epoch, a deadline or a signal."""
 
     def __init__(
         self,
         config: TrainConfig,
+        model: Network,
         run: Run,
         source: Source,
         test: DemoData | None,
@@ -59,8 +60,6 @@ class TrainLoop:
         self.epoch, self.batch, self.best = 0, 0, -1.0
         self.seconds = self.epoch_seconds = 0.0
         self.metrics: list[dict[str, Any]] = []
-        torch.manual_seed(config.seed)  # made on the CPU, so that every device starts from the same weights
-        model = config.network.build()
         if state is None and model.fits:
             model.fit(source.observed(), source.frames())
         self.model = model.to(device).train()

@@ -81,15 +81,17 @@ def train(
     config = _resolve(config, data, episodes, place)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
-        make_folder(run.path)
-        if team.first:
-            stack.enter_context(run.locked())
         # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
         stack.enter_context(torch.cuda.device(place) if place.type == "cuda" else nullcontext())
         stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         stack.callback(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
         # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
         stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
+        torch.manual_seed(config.seed)
+        model = config.network.build()  # on the CPU, so that every device starts from the same weights
+        make_folder(run.path)
+        if team.first:
+            stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
         if team.first:
@@ -101,7 +103,7 @@ def train(
         test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
         if team.first:
             print(_what(data, config, labels, len(test_episodes)), file=sys.stderr, flush=True)
-        loop = TrainLoop(config, run, source, test, place, team, state)
+        loop = TrainLoop(config, model, run, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
         finished = loop.go(evaluate, deadline, tensorboard)
         return TrainResult(run.path, loop.metrics, loop.seconds, finished)
