@@ -7,11 +7,14 @@ from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
 from attentiontuner.tasks.task import Task, register_task
 
+MINIGRID_VIEW = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
+MINIGRID_ACTIONS = ActionSpec.discrete(("left", "right", "forward", "pickup", "drop", "toggle", "done"))
+
 LTMB: dict[str, Any] = {
     "register": "attentiontuner.envs",
     "wrap": "attentiontuner.envs:symbolic_view",
-    "observation": ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS),
-    "actions": ActionSpec.discrete(("left", "right", "forward", "pickup", "drop", "toggle", "done")),
+    "observation": MINIGRID_VIEW,
+    "actions": MINIGRID_ACTIONS,
     "keys": {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5},
 }
 
