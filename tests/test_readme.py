@@ -36,6 +36,14 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+def test_names_that_the_pages_import_are_there():
+    line_of = re.compile(r"^(?:from attentiontuner\S* import|import attentiontuner)[^(\n]*$", re.MULTILINE)
+    imports = [line for page in PAGES for line in line_of.findall(page.read_text())]
+    assert len(imports) >= 8
+    for line in imports:
+        exec(line, {})
+
+
 def test_every_command_is_in_the_readme():
     text = (ROOT / "README.md").read_text()
     for verb in COMMANDS:

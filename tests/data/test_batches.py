@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData, epoch_batches
 from attentiontuner.data.tokens import expert_matrices, expert_matrix, head_of
 from attentiontuner.demos.pairs import PairTable
@@ -36,6 +37,15 @@ def test_pairs_and_diagonal_are_the_ones_of_e():
             assert wanted.sum() == len(pairs) + attend_self * LENGTHS[row]
             for head in range(2):
                 np.testing.assert_array_equal(expert[head, place].numpy(), wanted)
+
+
+def test_the_expert_matrix_of_a_list_is_checked():
+    expert = expert_matrix([(0, 2), (1, 2, 3)], 3, attend_self=False, tokens_per_step=1)
+    assert expert.tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert expert_matrix([], 3, tokens_per_step=1).tolist() == np.eye(3).tolist()
+    for pairs in ([(2, 0)], [(0, 3)], [(0.5, 2)], [(-1, 2)], None):
+        with pytest.raises(UserError, match="pair"):
+            expert_matrix(pairs, 3)
 
 
 def test_split_pairs_gives_every_one_to_exactly_one_head():

@@ -98,6 +98,11 @@ def test_nothing_to_remember_and_not_annotated(root):
     assert DemoStore.open(root)[0].pairs is None
 
 
+def test_the_folder_may_be_text(root):
+    written = write_annotation(str(root), "anna", 3, Annotation(PairTable.of([(1, 20)], LENGTH)))
+    assert read_annotation(str(root), "anna", 3) == read_annotations(str(root), "anna")[3] == written
+
+
 def test_revisions_count_and_conflicts_write_nothing(root):
     first = write_annotation(root, "anna", 0, Annotation(PairTable.of([(0, 1)], LENGTH)), expected_revision=0)
     second = write_annotation(root, "anna", 0, Annotation(PairTable.of([(0, 2)], LENGTH)), expected_revision=1)

@@ -15,6 +15,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import Interrupted
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
+from attentiontuner.methods import get_method
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run
@@ -188,6 +189,14 @@ def test_a_loss_that_is_not_finite_stops_with_step_episodes_and_state(tmp_path: 
     state = Run(tmp_path / "run").load_state()
     if state is not None:
         assert all(torch.isfinite(tensor).all() for tensor in state.model.values())
+
+
+def test_a_loss_of_other_terms_than_its_method_names_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(get_method("attentiontuner")), "terms", ("imitation", "entropy"))
+    with pytest.raises(UserError, match="terms imitation, memory, its `terms` are imitation, entropy"):
+        train(toy_config(), toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentiontuner.data.batch import Batch
+from attentiontuner.demos.pairs import PairTable
 
 TOKENS_PER_STEP = 2
 
@@ -25,10 +26,9 @@ def expert_matrix(
 
     `attend_self` adds a one on the diagonal for every observation: attend to the present.
     """
-    steps = np.asarray(pairs).astype(np.int64)
+    steps = np.asarray(PairTable.of(pairs, length)).astype(np.int64)  # [K, 3]
     expert = np.zeros((tokens_per_step * length,) * 2, np.float32)
-    if len(steps):
-        expert[tokens_per_step * steps[:, 1], tokens_per_step * steps[:, 0]] = 1
+    expert[tokens_per_step * steps[:, 1], tokens_per_step * steps[:, 0]] = 1
     if attend_self:
         present = tokens_per_step * np.arange(length)
         expert[present, present] = 1

@@ -61,8 +61,9 @@ def annotators(root: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and NAME.fullmatch(entry.name))
 
 
-def read_annotations(root: Path, annotator: str) -> dict[int, Annotation]:
+def read_annotations(root: Path | str, annotator: str) -> dict[int, Annotation]:
     """Every annotation of `annotator`, by episode. Nobody of that name: nothing."""
+    root = Path(root)
     manifest = read_manifest(root)
     found: dict[int, Annotation] = {}
     for shard in manifest.readable_shards():
@@ -70,18 +71,20 @@ def read_annotations(root: Path, annotator: str) -> dict[int, Annotation]:
     return found
 
 
-def read_annotation(root: Path, annotator: str, episode: int) -> Annotation | None:
+def read_annotation(root: Path | str, annotator: str, episode: int) -> Annotation | None:
     """The annotation of one episode; None where `annotator` has not annotated it."""
+    root = Path(root)
     return read_shard_annotations(root, annotator, read_manifest(root).shard_of(episode)).annotation(episode)
 
 
 def write_annotation(
-    root: Path, annotator: str, episode: int, annotation: Annotation | None, expected_revision: int | None = None
+    root: Path | str, annotator: str, episode: int, annotation: Annotation | None, expected_revision: int | None = None
 ) -> Annotation | None:
     """Store `annotation` as the next revision and return it as stored; None removes it (not annotated any more).
 
     With `expected_revision` (0: not annotated yet) a stored revision that differs raises `RevisionConflict`.
     """
+    root = Path(root)
     read_manifest(root)  # a folder that is no data set is refused before a lock file is put there
     with locked(root / LOCK):
         shard = read_manifest(root).shard_of(episode)

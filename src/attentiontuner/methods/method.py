@@ -1,7 +1,7 @@
 """What a method is, and the table of them. Nothing outside a method's own file knows it by name.
 
 A method is a way to learn from demonstrations: its network, its recipe, what its loss is made of, and what of it can be
-watched. One of your own is an instance of a subclass, registered in a file named with `attentiontuner --import FILE`.
+watched. One of your own is a subclass, registered in a file named with `attentiontuner --import FILE`.
 """
 
 from collections.abc import Callable, Mapping

@@ -114,7 +114,7 @@ class ImageEmbedding(nn.Module):
                 sides = " × ".join(map(str, part.shape[:2]))
                 raise UserError(
                     f"images of {sides} pixels are too small for the network: enlarge them to {SMALLEST_IMAGE} or more "
-                    "a side in the task's wrap"
+                    "a side in the task's wrap, and see that their channels come last"
                 )
             self.cnn = nn.Sequential(
                 nn.Conv2d(part.shape[2], 32, 8, stride=4),

@@ -2,6 +2,7 @@
 
 import math
 import reprlib
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -187,7 +188,8 @@ class ActionSpec:
             return cls.multi_discrete(space.nvec.tolist())
         if isinstance(space, spaces.Box) and space.dtype.kind == "f" and space.shape:
             return cls.box(space.low, space.high)
-        raise UserError(f"actions of {space} cannot be learned: make them Discrete(n), MultiDiscrete or Box")
+        given = textwrap.shorten(str(space), 80)  # spaces print arrays, in lines
+        raise UserError(f"actions of {given} cannot be learned: make them Discrete(n), MultiDiscrete or Box")
 
 
 def _finite(number: float) -> float | None:

@@ -6,6 +6,7 @@ Several parts come and go as a dictionary of arrays.
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -346,7 +347,8 @@ def _entries(space: Any, name: str) -> Iterator[tuple[str, Part]]:
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         yield name, Part("vector", (math.prod(space.shape),))
     else:
-        raise UserError(f"observations of {space} cannot be learned from: make arrays of them in the task's wrap")
+        given = textwrap.shorten(str(space), 80)  # spaces print arrays, in lines
+        raise UserError(f"observations of {given} cannot be learned from: make arrays of them in the task's wrap")
 
 
 def _choices(space: Any) -> tuple[int, ...]:

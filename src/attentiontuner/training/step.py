@@ -13,6 +13,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import BatchShape, DemoData
 from attentiontuner.losses import correct_steps, imitation_loss
@@ -104,6 +105,9 @@ class TrainStep:
             with torch.no_grad():
                 torch._foreach_copy_(working, self.parameters)
         loss = self.method.loss(self.working(batch, self.heads), batch, self.config)
+        if set(loss.terms) != set(self.method.terms):
+            has, named = ", ".join(loss.terms), ", ".join(self.method.terms)
+            raise UserError(f"method {self.method.name!r}: its loss has the terms {has}, its `terms` are {named}")
         self.working.zero_grad(set_to_none=True)
         loss.total.backward()
         if self.working is not self.model:
