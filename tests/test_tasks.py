@@ -36,6 +36,10 @@ def test_settings_are_replaced_and_the_horizon_follows():
     assert get_task("hallway", {"length": 10}).max_steps == 65
 
 
+def _in_two_lines(env):
+    raise RuntimeError("first\nsecond")
+
+
 def test_unknown_names_and_settings_are_refused_in_words():
     with pytest.raises(UserError, match="unknown task 'halway': the tasks are hallway.*--import FILE"):
         get_task("halway")
@@ -45,6 +49,10 @@ def test_unknown_names_and_settings_are_refused_in_words():
         get_task("hallway", {"length": 0}).make_env()
     with pytest.raises(UserError, match="Gymnasium does not know 'Nowhere-v0' .*call gymnasium.register"):
         replace(TOY, env_id="Nowhere-v0").make_env()
+    for wrong in ({"register": "no_such_module"}, {"wrap": "tests.toy_task:no_such_wrap"}, {"wrap": _in_two_lines}):
+        with pytest.raises(UserError, match=r"task 'toy': its (environment cannot be made|wrap fails): ") as told:
+            replace(TOY, **wrong).make_env()
+        assert "\n" not in str(told.value)
     with pytest.raises(UserError, match="has no environment .*: it can be trained on, not played"):
         replace(TOY, env_id=None).make_env()
     with pytest.raises(UserError, match="has no scripted expert"):

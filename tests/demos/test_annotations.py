@@ -162,7 +162,7 @@ def test_bad_writes_change_nothing(root, tmp_path):
         ('{"episode": -1, "pairs": {"3": "1"}}', "episode -1 is not in shard 0"),
         ('{"episode": 1}', "no key 'pairs'"),
         ('{"episode": 1, "pairs": {"3": "one"}}', "not an annotation"),
-        ('{"episode": 1, "pairs": ["3"]}', "not an annotation"),
+        ('{"episode": 1, "pairs": ["3"]}', "not an annotation: write it as"),
         ("[]", "not an annotation"),
         ("{", "not an annotation"),
     ],

@@ -17,7 +17,7 @@ def parse_settings(words: Iterable[str], option: str = "--set") -> dict[str, Any
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name:
-            raise UserError(f"{option} {word}: write name=value, such as length=30")
+            raise UserError(f"{option} {word}: write name=value, such as {name or 'length'}=30")
         try:
             value = json.loads(text)
         except json.JSONDecodeError:

@@ -14,7 +14,8 @@ class UserError(ValueError):
 
 def where_and_what(error: BaseException) -> str:
     """`my_tasks.py, line 4: ZeroDivisionError: division by zero`, the line being the last of the user's own."""
-    what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    text = " ".join(str(error).split())  # others write in several lines
+    what = text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     python = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")} | {Path(__file__).parents[1]}

@@ -193,6 +193,8 @@ def _lines(path: Path) -> list[str]:
 def _reason(error: Exception) -> str:
     if isinstance(error, UserError):
         return str(error)
+    if isinstance(error, TypeError | AttributeError):
+        return 'not an annotation: write it as {"episode": 7, "pairs": {"20": "1"}}'
     return f"{'no key' if isinstance(error, KeyError) else 'not an annotation:'} {error}"
 
 

@@ -98,12 +98,12 @@ class Task:
                 raise UserError(
                     f"task {self.name!r} needs the package {module!r}, which is missing: {command}"
                 ) from None
-        if self.register is not None:
-            importlib.import_module(self.register)
         if self.env_id is None:
             raise UserError(f"task {self.name!r} has no environment (env_id): it can be trained on, not played")
         options = {**self.settings, **({"render_mode": render_mode} if render_mode is not None else {})}
         try:
+            if self.register is not None:
+                importlib.import_module(self.register)
             env = gym.make(self.env_id, disable_env_checker=True, **options)
         except gym.error.NameNotFound as error:
             raise UserError(
@@ -112,7 +112,12 @@ class Task:
             ) from error
         except (TypeError, ValueError, gym.error.Error) as error:
             raise UserError(f"task {self.name!r} does not take these settings: {self._refusal(error)}") from error
-        return env if self.wrap is None else resolve(self.wrap)(env)
+        except Exception as error:
+            raise UserError(f"task {self.name!r}: its environment cannot be made: {where_and_what(error)}") from error
+        try:
+            return env if self.wrap is None else resolve(self.wrap)(env)
+        except Exception as error:
+            raise UserError(f"task {self.name!r}: its wrap fails: {where_and_what(error)}") from error
 
     def _refusal(self, error: Exception) -> str:
         """Why the environment could not be made, in words for who chose the settings."""
