@@ -11,7 +11,7 @@ from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning.published import TASK_ORDER
 from attentiontuner.experiments.planning.recipes import RECIPES
-from attentiontuner.experiments.reporting.head_maps import expert_matrices, split_matrices
+from attentiontuner.experiments.reporting.head_maps import matrices_by_task, split_matrices
 from attentiontuner.experiments.reporting.report import RESULTS_BEGIN, RESULTS_END, build_report, replace_results
 from tests.experiments.made import write_all
 
@@ -93,7 +93,7 @@ def test_markdown_has_every_table_with_the_papers_numbers(report):
 
 
 def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
-    matrices = expert_matrices(tuple(task for task in TASK_ORDER if task in ("hallway", "ordering", "counting")))
+    matrices = matrices_by_task(tuple(task for task in TASK_ORDER if task in ("hallway", "ordering", "counting")))
     assert list(matrices) == ["Hallway", "Ordering", "Counting"]
     for matrix in matrices.values():
         assert matrix.sum() > len(matrix) / 2  # more than the diagonal of the observations

@@ -61,6 +61,16 @@ def test_failed_demonstrations_are_left_out_unless_asked_for(
     assert [Run(tmp_path / name).metrics()[0]["epoch"] for name in ("run", "all")] == [1, 1]
 
 
+def test_where_all_failed_the_way_out_is_named(tmp_path: Path) -> None:
+    whole = toy_store(tmp_path / "whole", episodes=3, shard_episodes=3)
+    store = DemoWriter(
+        tmp_path / "failed", task="toy-grid", settings={}, observation=whole.observation, actions=whole.actions
+    )
+    store.append([replace(demo, success=False, episode=None) for demo in whole], "expert")
+    with pytest.raises(UserError, match=r"3 episodes: none is left to train on \(3 failed: --include-failed"):
+        split_episodes(DemoStore.open(tmp_path / "failed"), None, 0.1, include_failed=False)
+
+
 def store_with_failures(folder: Path) -> DemoStore:
     """Every third demonstration failed."""
     whole = toy_store(folder.with_name("whole"), episodes=12, shard_episodes=4)

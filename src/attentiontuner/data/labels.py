@@ -43,7 +43,9 @@ def split_episodes(
         test = (store, train[len(train) - count :])
         train = train[: len(train) - count]
     if len(train) == 0:
-        raise UserError(f"{store.path} holds {counted(len(store), 'episode')}: none is left to train on")
+        failed = len(store) - int(store.success().sum())
+        why = f" ({failed} failed: --include-failed learns from them too)" if failed and not include_failed else ""
+        raise UserError(f"{store.path} holds {counted(len(store), 'episode')}: none is left to train on{why}")
     return train, test
 
 

@@ -30,7 +30,7 @@ class OutOfStep(UserError):
 
 
 @dataclass
-class Episode:
+class PlayedEpisode:
     """What was played since the last reset: the frames seen (one more than actions), and how it ended."""
 
     seed: int
@@ -142,7 +142,7 @@ class Player:
 
     def _restart(self, seed: int) -> None:
         observation, _ = self._env.reset(seed=seed)
-        self._episode = Episode(seed, [self.task.seen(observation)])
+        self._episode = PlayedEpisode(seed, [self.task.seen(observation)])
 
     def _coming(self) -> list[int]:
         """The next seeds that are not saved yet, the nearest first; the first listed one again when all are played."""

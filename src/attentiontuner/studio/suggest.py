@@ -20,7 +20,7 @@ LABELS = "labels:"
 """The prefix of a source that is another annotator's labels."""
 
 
-class Source(NamedTuple):
+class SuggestionSource(NamedTuple):
     """A place suggestions come from: its name in requests, and what the page calls it."""
 
     name: str
@@ -42,22 +42,22 @@ class Suggester:
         self._attention: dict[int, list[Suggestion]] = {}
         self._thinking = threading.Lock()
 
-    def sources(self, annotator: str) -> list[Source]:
+    def sources(self, annotator: str) -> list[SuggestionSource]:
         """What `annotator` can choose from, the most useful first."""
         if not self.enabled:
             return []
-        run = [Source(RUN, f"attention of {self.run.name}")] if self.run is not None else []
+        run = [SuggestionSource(RUN, f"attention of {self.run.name}")] if self.run is not None else []
         others = sorted(
             set(self.desk.store.annotators()) - {annotator}, key=lambda name: (name != EXPERT_ANNOTATOR, name)
         )
         return [
             *run,
             *(
-                Source(LABELS + name, "scripted expert" if name == EXPERT_ANNOTATOR else f"labels of {name}")
+                SuggestionSource(LABELS + name, "scripted expert" if name == EXPERT_ANNOTATOR else f"labels of {name}")
                 for name in others
             ),
-            Source(SAME_STEP, "demonstration before, same steps"),
-            Source(STRETCHED, "demonstration before, stretched"),
+            SuggestionSource(SAME_STEP, "demonstration before, same steps"),
+            SuggestionSource(STRETCHED, "demonstration before, stretched"),
         ]
 
     def suggest(self, annotator: str, episode: int, source: str) -> list[Suggestion]:

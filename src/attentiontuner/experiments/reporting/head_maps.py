@@ -23,7 +23,7 @@ EXPERT_DATA_SEED = 1
 """The demonstrations drawn are the first ones of the test set."""
 
 
-def expert_matrices(tasks: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def matrices_by_task(tasks: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """E of one episode of each task by its title, played now; tasks whose package is missing are left out."""
     matrices = {}
     for name in tasks:

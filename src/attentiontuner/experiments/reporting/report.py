@@ -35,8 +35,8 @@ from attentiontuner.experiments.reporting.figures import (
 )
 from attentiontuner.experiments.reporting.head_maps import (
     expert_heatmaps,
-    expert_matrices,
     learned_heatmaps,
+    matrices_by_task,
     split_matrices,
 )
 from attentiontuner.experiments.reporting.page import page
@@ -268,7 +268,7 @@ def _attention_sections(records: Sequence[Record], experts: bool) -> list[Sectio
     if not experts:
         return [learned]
     section = Section("What the experts recall")
-    matrices = expert_matrices(published.TASK_ORDER)
+    matrices = matrices_by_task(published.TASK_ORDER)
     section.add("experts", expert_heatmaps(matrices), "The expert's E on one demonstration of each task.")
     searing = get_task(RECIPES["split"].tasks[0]).title
     if searing in matrices:
