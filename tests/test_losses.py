@@ -13,7 +13,7 @@ from attentiontuner.data.batch import Layout
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.tokens import expert_matrices
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import memory_cross_entropy, memory_loss
+from attentiontuner.losses import memory_cross_entropy, memory_loss, recalled_as_wanted
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import Watched
 from attentiontuner.models.heads import Head
@@ -164,3 +164,15 @@ def test_the_page_shows_how_to_use_it_in_another_model(tmp_path, monkeypatch):
     expert[0, 2, 0] = expert[1, 2, 1] = expert[1, 4, 2] = 1
     torch.testing.assert_close(names["expert"], expert)
     torch.testing.assert_close(names["loss"], 10 * memory_loss(weights, expert, [5, 5]))
+
+
+def test_a_row_recalls_as_wanted_if_no_other_earlier_step_is_as_strong():
+    wanted = torch.zeros(1, 5, 5)
+    wanted[0, 3, 1], wanted[0, 4, 0], wanted[0, 4, 2] = 1, 1, 2
+    strength = torch.zeros(1, 5, 5)
+    strength[0, 3, 1], strength[0, 3, 3], strength[0, 3, 4] = 1, 9, 9  # the present and the future do not count
+    strength[0, 4, 0], strength[0, 4, 2] = 3, 0.5
+    assert recalled_as_wanted(strength, wanted).tolist() == [[False, False, False, True, True]]
+    strength[0, 4, 1] = 0.5  # as strong as one that is wanted
+    strength[0, 3, 0] = 2
+    assert not recalled_as_wanted(strength, wanted).any()

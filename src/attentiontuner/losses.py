@@ -45,6 +45,18 @@ def correct_steps(output: Output, batch: Batch) -> Tensor:
     return (output.head.agreement(output.distribution, batch.actions) * batch.real).sum()
 
 
+def recalled_as_wanted(strength: Tensor, wanted: Tensor) -> Tensor:
+    """Which rows recall what they should: every step that is wanted more strongly than every earlier one that is not.
+
+    How strongly each step recalls each other one, and the multiplicities wanted, `[B, T, T]` each → bool `[B, T]`;
+    False where nothing is wanted.
+    """
+    past = torch.ones(strength.shape[-2:], dtype=torch.bool, device=strength.device).tril(-1)
+    least = strength.masked_fill(wanted == 0, torch.inf).amin(-1)
+    most = strength.masked_fill((wanted > 0) | ~past, -torch.inf).amax(-1)
+    return (least > most) & (wanted > 0).any(-1)
+
+
 def counting_loss(scores: Tensor, mass: Tensor, wanted: Tensor) -> Tensor:
     """Σ_p exp(s_qp) - Σ_p m_qp · s_qp for each row q: `[B, T, T]`, the mass `[B, T]` and the multiplicities m
     `[B, T, T]` → `[B, T]`. Its gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp."""

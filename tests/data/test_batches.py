@@ -145,3 +145,16 @@ def test_an_uncertain_pair_stands_in_the_middle_and_counts_by_its_weight():
     assert np.argwhere(expert_matrices(batch, 1, attend_self=False, split=False)[0, 0].numpy()).tolist() == [
         [12, 6], [14, 4],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_deciding_steps_are_those_with_pairs(rounded):
+    packed = packed_demos(GRID, LENGTHS, 4)
+    table = PairTable.join([packed.pairs.select([0, 1, 2]), PairTable.nothing([1]), packed.pairs.select([4])])
+    data = DemoData(replace(packed, pairs=table))
+    numbers, shape = data.numbers(np.array([4, 1, 3]), rounded=rounded)
+    batch = data.assemble(torch.from_numpy(numbers), shape)
+    found = batch.deciding[batch.real].split([6, 7, 1])
+    wanted = [[step % 2 == 1 for step in range(6)], [step % 2 == 1 for step in range(7)], [False]]
+    assert [part.tolist() for part in found] == wanted
+    assert not batch.deciding[~batch.real].any()

@@ -65,7 +65,7 @@ def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
     config = toy_config(model={"dropout": 0.9})
     data = DemoData(toy_store(tmp_path).read_packed())
     model = config.network.build().train()
-    first, again = (held_out_metrics(model, data, 8) for _ in range(2))
+    first, again = (held_out_metrics(model, data, config) for _ in range(2))
     assert first == again
     assert model.training
     model.eval()
@@ -73,3 +73,42 @@ def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
         output = model(data.batch(np.arange(len(data))))
     exact = torch.nn.functional.cross_entropy(output.distribution, data.batch(np.arange(len(data))).actions)
     assert first["test_imitation_loss"] == pytest.approx(exact.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["attentiontuner", "vanilla", "recall", "recall-vanilla"])
+def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: str) -> None:
+    store, config = toy_store(tmp_path, annotate="odd"), toy_config(method=method)
+    data = DemoData(store.read_packed())
+    torch.manual_seed(0)
+    model = config.network.build()
+    found = held_out_metrics(model, data, config)
+    batch = data.batch(np.arange(len(data)))
+    with torch.no_grad():
+        output = model.eval()(batch, config.supervised())
+    right = (output.distribution.argmax(-1) == batch.actions).split(data.lengths.tolist())
+    steps = {(int(row), int(q)) for row, _, q, _ in data.packed.pairs.rows()}
+    assert found["test_accuracy_at_pairs"] == pytest.approx(np.mean([right[row][q].item() for row, q in steps]))
+    assert ("test_recall" in found) == (method in ("attentiontuner", "recall"))
+    if "test_recall" not in found:
+        return
+    strength = config.way.recall_strength(output)
+    as_expert = []
+    for row, q in steps:
+        wanted = {int(p) for r, p, other, _ in data.packed.pairs.rows() if (r, other) == (row, q)}
+        others = [strength[row, q, p].item() for p in range(q) if p not in wanted]
+        as_expert.append(min(strength[row, q, p].item() for p in wanted) > max(others))
+    assert found["test_recall"] == pytest.approx(np.mean(as_expert))
+    assert 0 < np.mean(as_expert) < 1
+
+
+def test_without_pairs_nothing_is_said_of_them(tmp_path: Path) -> None:
+    store = toy_store(tmp_path, annotate="none")
+    config = toy_config(method="vanilla")
+    found = held_out_metrics(config.network.build(), DemoData(store.read_packed()), config)
+    assert set(found) == {"test_accuracy", "test_imitation_loss"}
+
+
+def test_a_trained_head_recalls_as_the_expert(tmp_path: Path) -> None:
+    """Pairs all point at step 0, which is soon learned; the log says so."""
+    metrics = train(toy_config(epochs=12), toy_store(tmp_path / "data"), tmp_path / "run", device="cpu").metrics
+    assert metrics[0]["test_recall"] < 0.75 < 0.8 < metrics[-1]["test_recall"]

@@ -68,6 +68,7 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     assert Run(result.run).metrics() == result.metrics
     assert set(result.metrics[0]) == {
         "epoch", "imitation_loss", "memory_loss", "train_accuracy", "test_accuracy", "test_imitation_loss",
+        "test_accuracy_at_pairs", "test_recall",
         "gradient_norm", "demonstrations_per_second", "seconds",
     }  # fmt: skip
     saved = json.loads((tmp_path / "run" / "config.json").read_text())

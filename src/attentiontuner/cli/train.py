@@ -116,7 +116,9 @@ def _task(name: str, store: "DemoStore", data: Path, out: Path) -> "Task":
 def _summary(result: "TrainResult", epochs: int) -> str:
     done = len(result.metrics)
     last = result.metrics[-1] if done else {}
-    figures = f", test accuracy {100 * last['test_accuracy']:.2f} %" if "test_accuracy" in last else ""
+    from attentiontuner.training.loop import tested
+
+    figures = f", {tested(last)}" if "test_accuracy" in last else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
         return f"{result.run} is finished: {counted(epochs, 'epoch')} in {minutes}{figures}; nothing to do"

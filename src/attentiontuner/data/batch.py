@@ -86,6 +86,15 @@ class Batch:
         token = torch.arange(per_step * self.longest, device=self.lengths.device)
         return (token < per_step * self.lengths[:, None]) & self.annotated[:, None]
 
+    @property
+    def deciding(self) -> Tensor:
+        """`[S]` bool: the steps that recall something."""
+        row, _, q, _ = self.pairs
+        end = self.rows * self.longest
+        place = torch.where(row < self.rows, row * self.longest + q, end)
+        marked = torch.zeros(end + 1, dtype=torch.bool, device=place.device).index_fill(0, place, True)
+        return marked[self.slot] & self.real
+
     def recalled(self) -> Tensor:
         """How often each step recalls each earlier one: float32 `[B, T, T]`, row q, column p."""
         row, p, q, amount = self.pairs

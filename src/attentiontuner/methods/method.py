@@ -100,6 +100,11 @@ class Method:
         """Whether the network reads each of these weights as a whole number."""
         return False
 
+    def recall_strength(self, output: Output) -> Tensor | None:
+        """How strongly each step recalls each other one, `[B, T, T]`, from the supervised heads of `output`: only the
+        order within a row is looked at, to say how often it recalls what the expert did. None: it does not tell."""
+        return None
+
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
         """What the supervised heads of `output` are told by the pairs of `batch`: a scalar."""
         raise NotImplementedError(f"method {self.name!r} is told the pairs and has no memory_loss")

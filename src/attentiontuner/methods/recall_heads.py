@@ -88,6 +88,10 @@ class RecallHeads(RecallWithoutPairs):
             most = f"method {self.name!r} counts up to {int(math.exp(MOST))}"
             raise UserError(f"{name_of(int(labels.episode[first]))}: {pair}, but {most}")
 
+    def recall_strength(self, output: Output) -> Tensor:
+        recalled: Recalled = output.watched[RECALL_HEAD]
+        return recalled.scores
+
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
         """The loss of the kind the network names, over the annotated episodes, with what scores were cut off by added,
         divided by the number of things that as many annotated episodes recall on average: a task whose steps recall

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from attentiontuner.data.batch import Batch
@@ -39,6 +40,12 @@ class AttentionTuner(Vanilla):
     pairs = True
     without_pairs = "vanilla"
     memory_weight = 10.0
+
+    def recall_strength(self, output: Output) -> Tensor:
+        """The logarithm of the largest weight of any supervised head, of observations on observations."""
+        heads: list[Watched] = list(output.watched.values())
+        largest = torch.stack([head.log_attention() for head in heads]).amax(0)  # [B, n, n]
+        return largest[:, ::TOKENS_PER_STEP, ::TOKENS_PER_STEP]
 
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
         heads: list[Watched] = list(output.watched.values())

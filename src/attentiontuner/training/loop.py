@@ -181,7 +181,7 @@ class TrainLoop:
     def _test(self) -> dict[str, float]:
         if self.test is None:
             return {}
-        return held_out_metrics(self.model, self.test, self.config.batch_size, self.precision)
+        return held_out_metrics(self.model, self.test, self.config, self.precision)
 
     def _evaluate(self, evaluate: Evaluate | None) -> dict[str, float]:
         if evaluate is None or not self.config.eval_every or self.epoch % self.config.eval_every:
@@ -207,7 +207,7 @@ class TrainLoop:
         if self.config.supervised():
             parts += [f"{term} {metrics[f'{term}_loss']:.4f}" for term in others]
         if "test_accuracy" in metrics:
-            parts.append(f"test accuracy {100 * metrics['test_accuracy']:.2f} %")
+            parts.append(tested(metrics))
         if "success_rate" in metrics:
             parts.append(f"success {100 * metrics['success_rate']:.1f} %")
         bar.advance(0, ", ".join(parts))
@@ -282,6 +282,16 @@ class TrainLoop:
         mine = state.tensors.get(f"generator.cuda.{self.team.rank}")
         if mine is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(mine, self.device)
+
+
+def tested(metrics: Mapping[str, Any]) -> str:
+    """How an epoch did on the test demonstrations, for people."""
+    text = f"test accuracy {100 * metrics['test_accuracy']:.2f} %"
+    if "test_accuracy_at_pairs" in metrics:
+        text += f" ({100 * metrics['test_accuracy_at_pairs']:.2f} % at pairs)"
+    if "test_recall" in metrics:
+        text += f", recalls {100 * metrics['test_recall']:.1f} % as the expert"
+    return text
 
 
 class SilentBar(Bar):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import BatchShape, DemoData
-from attentiontuner.losses import correct_steps, imitation_loss
+from attentiontuner.losses import imitation_loss, recalled_as_wanted
 from attentiontuner.models.network import Network
 from attentiontuner.runs.config import TrainConfig
 
@@ -27,6 +27,9 @@ GLOBAL_SUMS = 3
 of the others (the loss's terms, correct steps, steps) each has only its share."""
 
 _NEVER = 1e30
+
+TESTED_ENTRIES = 2**24
+"""Weights of steps on steps that are looked at together while testing."""
 
 
 def first_bad_step(sums: Tensor) -> int:
@@ -189,20 +192,38 @@ def sum_over_processes(tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def held_out_metrics(
-    model: Network, data: DemoData, batch_size: int, precision: ComputedIn = "float32"
+    model: Network, data: DemoData, config: TrainConfig, precision: ComputedIn = "float32"
 ) -> dict[str, float]:
-    """Imitation loss and action accuracy over all of `data`, without dropout and without gradients."""
-    training = model.training
+    """How a network does on all of `data`, without dropout and without gradients, by the names of a run's metrics.
+
+    Accuracy over all steps hides guessing where few of them need memory. So it is said for the steps that have pairs,
+    too, and how often the supervised heads recall there what the expert did; nothing of it where there are no pairs.
+    """
+    training, heads = model.training, config.supervised()
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
-    sums = torch.zeros(3, dtype=torch.float64, device=data.device)
+    sums = torch.zeros(6, dtype=torch.float64, device=data.device)
+    at_once = config.batch_size
     if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
-        batch_size = max(batch_size, model.tested_at_once)
-    for start in range(0, len(data), batch_size):
-        batch = data.batch(np.arange(start, min(start + batch_size, len(data))))
-        output = reading(batch)
-        found = [imitation_loss(output, batch) * batch.totals.steps, correct_steps(output, batch), batch.real.sum()]
+        at_once = max(at_once, model.tested_at_once)
+    at_once = max(1, min(at_once, TESTED_ENTRIES // int(data.lengths.max()) ** 2))
+    for start in range(0, len(data), at_once):
+        batch = data.batch(np.arange(start, min(start + at_once, len(data))))
+        output = reading(batch, heads)
+        right = output.head.agreement(output.distribution, batch.actions)
+        deciding, strength = batch.deciding, config.way.recall_strength(output) if heads else None
+        found = [
+            imitation_loss(output, batch) * batch.totals.steps,
+            *((right * which).sum() for which in (batch.real, deciding)),
+            *(which.sum() for which in (batch.real, deciding)),
+            batch.real.sum() * 0 if strength is None else recalled_as_wanted(strength, batch.recalled()).sum(),
+        ]
         sums += torch.stack([part.double() for part in found])
     model.train(training)
-    imitation, correct, steps = sums.tolist()
-    return {"test_accuracy": correct / steps, "test_imitation_loss": imitation / steps}
+    imitation, correct, correct_deciding, steps, deciding_steps, recalled = sums.tolist()
+    metrics = {"test_accuracy": correct / steps, "test_imitation_loss": imitation / steps}
+    if deciding_steps:
+        metrics["test_accuracy_at_pairs"] = correct_deciding / deciding_steps
+        if heads and strength is not None:
+            metrics["test_recall"] = recalled / deciding_steps
+    return metrics
