@@ -7,6 +7,7 @@ memories `[U, M]` and the kinds of their cells `[U, K]`, standardise their input
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ FITTED = 20_000
 """The most images or vectors a mean is taken over, spread over the training set."""
 
 
-class ObservationMemory(nn.Module):
+class ObservationMemory(nn.Module, ABC):
     """What is common to the memories of all observations.
 
     Attributes:
@@ -61,15 +62,15 @@ class ObservationMemory(nn.Module):
 
     def statistics(self, frames: int) -> Any:
         """Empty statistics for `standardise`; `add` takes bytes `[u, nbytes]` with how many steps saw each `[u]`."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is standardised part by part")
 
     def standardise(self, statistics: Any, rarity: bool) -> None:
         """What `fit` does with the statistics of the training set."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is standardised part by part")
 
+    @abstractmethod
     def match(self, query: Tensor, memory: Tensor) -> Tensor:
         """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
-        raise NotImplementedError
 
 
 # --- symbol grids ----------------------------------------------------------------------------------------------------
