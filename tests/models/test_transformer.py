@@ -166,7 +166,7 @@ def test_streaming_equals_the_full_pass_also_when_rows_restart(observation):
         with torch.no_grad():
             logits, weights = model.step(cache, observations, last, begins, supervised)
         for row in range(2):
-            torch.testing.assert_close(logits[row], full.distribution[step[row]], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(logits[row], full.distribution[step[row]], atol=1e-5, rtol=1e-5)
             for head in supervised:
                 expected = full.watched[head].log_attention()[playing[row], 2 * at[row]].exp()[0 : 2 * at[row] + 1 : 2]
                 torch.testing.assert_close(weights[head][row, : at[row] + 1], expected, atol=1e-5, rtol=1e-4)
