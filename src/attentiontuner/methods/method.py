@@ -107,7 +107,7 @@ class Method:
 
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
         """What the supervised heads of `output` are told by the pairs of `batch`: a scalar."""
-        raise NotImplementedError(f"method {self.name!r} is told the pairs and has no memory_loss")
+        raise UserError(f"method {self.name!r} has no memory_loss: write one, or say that it is not told the pairs")
 
     def loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Loss:
         """L = L_IL + λ · L_memory. Sums are divided by the batch's totals over all processes."""
