@@ -7,7 +7,9 @@ import pytest
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import Cell, cell_config, expand, make_cell
-from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
+from attentiontuner.experiments.planning.recipes import FEW_BASELINES, RECIPES, get_recipe
+from attentiontuner.experiments.planning.scales import get_scale
+from attentiontuner.methods import get_method
 from attentiontuner.runs.config import paper_config
 from attentiontuner.tasks.task import get_task
 
@@ -95,9 +97,81 @@ def test_names_are_unique_and_cells_survive_json():
     assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell
 
 
-def test_the_demo_is_of_counting_alone():
-    assert {cell.task for cell in expand(get_recipe("table1"), "demo")} == {"counting"}
+def test_the_demo_has_two_tasks():
+    assert {cell.task for cell in expand(get_recipe("table1"), "demo")} == {"hallway", "counting"}
     assert {cell.task for cell in expand(get_recipe("table1"), "small")} == set(published.TASK_ORDER)
+
+
+def few(scale: str = "paper", *only: str) -> list[Cell]:
+    return expand(get_recipe("few"), scale, only)
+
+
+def test_few_is_six_tasks_five_sizes_five_methods_and_three_seeds():
+    cells = few()
+    assert len(cells) == 6 * 5 * 5 * 3
+    assert {cell.folder for cell in cells} == {"few"}
+    assert {cell.seed for cell in cells} == {1, 2, 3}
+    assert {(cell.demos, cell.episodes) for cell in cells} == {(1000, 1000)}  # one data set for all sizes
+    assert {cell.condition: cell_config(cell).demos for cell in cells if "random" not in cell.condition} == {
+        f"few-{demos}": demos for demos in (20, 50, 100, 300, 1000)
+    }
+    control = cell_config(few("paper", "few-50-random-pairs")[0])
+    assert (control.method, control.pairs, control.demos) == ("recall", "random", 50)
+
+
+def test_few_runs_a_hundred_demonstrations_first_and_recall_heads_first_of_all():
+    cells = few()
+    sizes = list(dict.fromkeys(cell.facts.demonstrations for cell in cells))
+    assert sizes == [100, 300, 50, 1000, 20]
+    methods = ["recall", "recall-vanilla", "recall", "vanilla", "attentiontuner"]
+    for start in range(0, 90, 18):
+        stage = cells[start : start + 18]
+        assert {cell.method for cell in stage} == {methods.pop(0)}
+        assert [cell.seed for cell in stage] == [1] * 6 + [2] * 6 + [3] * 6
+    assert cells[36].condition == "few-100-random-pairs"
+
+
+@pytest.mark.parametrize("method", list(FEW_BASELINES))
+def test_the_papers_methods_see_as_many_demonstrations_whatever_their_number(method):
+    settings = FEW_BASELINES[method]
+    for cell in few("paper", method):
+        config = cell_config(cell)
+        assert config.epochs == max(1, round(settings["seen"] / config.demos))
+        assert {name: getattr(config, name) for name in settings["config"]} == settings["config"]
+        assert {name: getattr(config.model, name) for name in settings["model"]} == settings["model"]
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "demo"])
+def test_few_takes_no_more_than_the_scale_has(scale):
+    for cell in few(scale):
+        sizes = get_scale(scale).sizes(cell.task)
+        assert cell.facts.demonstrations <= cell.demos <= sizes.demos
+        assert cell.test_demos <= cell.facts.demonstrations
+        if sizes.epochs:
+            assert cell.epochs * cell.facts.demonstrations <= sizes.epochs["*"] * sizes.demos * 1.05
+
+
+def test_the_demo_trains_on_a_hundred_demonstrations_in_the_papers_world():
+    cells = few("demo", "hallway", "recall", "recall-vanilla", "few-100")
+    assert [cell.method for cell in cells] == ["recall", "recall-vanilla"]
+    for cell in cells:
+        assert (cell.demos, cell.facts.demonstrations, cell.episodes) == (100, 100, 300)
+        assert get_task(cell.task, cell.settings) == get_task("hallway")
+        same = next(other for other in few("paper", "hallway", cell.method, "few-100") if other.seed == 1)
+        assert cell.config == same.config
+
+
+def test_a_recipe_looks_at_the_data_of_its_cell(monkeypatch):
+    def recipe(self, task, data):
+        return {"epochs": data.demonstrations // 10 + round(100 * data.annotated), "model": {"d_model": 48}}
+
+    monkeypatch.setattr(type(get_method("recall")), "recipe", recipe)
+    cell = few("paper", "hallway", "recall", "few-300")[0]
+    assert (cell.epochs, cell_config(cell).model.d_model) == (130, 48)
+    standard = expand(get_recipe("recall-labels"), only=["annotated-10"])[0]
+    assert standard.epochs == standard.demos // 10 + 10
+    smaller = few("smoke", "hallway", "recall", "few-300")[0]
+    assert cell_config(smaller).model.d_model == smaller.config["model"]["d_model"] == 16  # the scale's goes first
 
 
 def test_only_and_seeds():

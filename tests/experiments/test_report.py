@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -12,7 +13,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning.published import TASK_ORDER
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.reporting.head_maps import matrices_by_task, split_matrices
-from attentiontuner.experiments.reporting.report import RESULTS_BEGIN, RESULTS_END, build_report, replace_results
+from attentiontuner.experiments.reporting.report import README_TABLES, build_report, replace_tables
 from tests.experiments.made import write_all
 
 SMALL_TABLES = ["missing", "scaling", "split"]
@@ -52,6 +53,34 @@ def test_recall_heads_have_their_tables_and_figures(tmp_path):
     assert "|  | Counting | Hallway |" in text  # a table of many columns stands on its side
     assert "| Kinds not weighed | 100.0 | 100.0 |" in text
     assert "| Without positions, 2× | 100.0 | 100.0 | 100.0 |" in text
+
+
+def test_few_demonstrations_have_a_line_per_method(tmp_path):
+    records = tmp_path / "records"
+    write_all(records, ["few"], "small", keep=lambda cell: cell.task == "hallway" and cell.seed == 1)
+    build_report(records, tmp_path, experts=False)
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("| Hallway | ") == 5
+    assert (
+        "| Task | Demonstrations | Vanilla | AttentionTuner | Recall network, no pairs | Recall heads | "
+        "Recall heads, random pairs |"
+    ) in text
+    assert "| Hallway | 1,000 | 99.0 (1 of 3 seeds) | " in text
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"few.png", "heads-hallway.png"}
+
+
+def test_few_demonstrations_of_one_number_have_bars_and_curves_as_in_the_demo(tmp_path):
+    kept = ("recall", "recall-vanilla")
+    write_all(
+        tmp_path / "records",
+        ["few"],
+        "demo",
+        keep=lambda cell: (cell.task, cell.condition) == ("hallway", "few-100") and cell.method in kept,
+    )
+    build_report(tmp_path / "records", tmp_path, experts=False)
+    assert "| Hallway | 100 | 98.7 | 98.7 |" in (tmp_path / "README.md").read_text()
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"few.png", "few-curves.png", "heads-hallway.png"}
 
 
 def test_every_figure_is_there_and_is_a_picture(report):
@@ -101,19 +130,30 @@ def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
         assert (sum(parts) == matrix).all()
 
 
-def test_the_readme_block_is_replaced_and_nothing_else(records, tmp_path):
+def test_the_tables_of_a_readme_are_replaced_and_nothing_else(records, tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text(f"# Top\n\n{RESULTS_BEGIN}\nold\n{RESULTS_END}\n\nBottom\n")
+    few, results = (f"<!-- {name}:begin -->\nold\n<!-- {name}:end -->\n" for name in ("few", "results"))
+    readme.write_text(f"# Top\n\n{few}\nMiddle\n\n{results}\nBottom\n")
     for _ in range(2):
         assert main(["report", "--records", str(records), "--out", str(tmp_path / "out"), "--readme", str(readme)]) == 0
         text = readme.read_text()
         assert re.search(r"\| Hallway \| \d", text), "of the scale there is"
-        assert text.startswith(f"# Top\n\n{RESULTS_BEGIN}\n| Task |")
-        assert text.endswith(f"{RESULTS_END}\n\nBottom\n")
+        assert text.startswith("# Top\n\n<!-- few:begin -->\n| Demonstrations | 20 |")
+        assert ".\n<!-- few:end -->\n\nMiddle\n\n<!-- results:begin -->\n| Task |" in text
+        assert text.endswith("<!-- results:end -->\n\nBottom\n")
         assert "old" not in text
-    readme.write_text("no markers")
-    with pytest.raises(UserError, match="results:begin"):
-        replace_results(readme, [], "smoke")
+    for text in ("no markers", few, results, results + few + few, results + "<!-- few:end --><!-- few:begin -->"):
+        readme.write_text(text)
+        missing = "few" if "results" in text else "results"
+        with pytest.raises(UserError, match=f"one line <!-- {missing}:begin --> and below it"):
+            replace_tables(readme, [], "smoke")
+        assert readme.read_text() == text
+
+
+def test_the_readme_of_this_package_has_room_for_its_tables():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    for name in README_TABLES:
+        assert text.index(f"<!-- {name}:begin -->\n|") < text.index(f".\n<!-- {name}:end -->\n")
 
 
 def test_records_of_other_experiments_are_left_out_and_named(tmp_path, capsys):

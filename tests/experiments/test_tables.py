@@ -6,9 +6,12 @@ import pytest
 
 from attentiontuner.experiments.planning.published import HumanTime
 from attentiontuner.experiments.planning.recipes import RECIPES
+from attentiontuner.experiments.reporting.figures import few_lines
 from attentiontuner.experiments.reporting.tables import (
     Entry,
+    few_grid,
     make_table,
+    readme_few,
     readme_table,
     result_grid,
     speed_grid,
@@ -68,6 +71,56 @@ def test_readme_table(records):
 def test_recall_heads_stand_beside_table1_in_the_readme(tmp_path):
     made = write_all(tmp_path, ["recall"], "paper", keep=lambda cell: cell.task == "counting", epochs=3)
     assert "| Counting | – | 6 ± 0.7 | 99.4 ± 0.5 | 6.5 ± 0.4 | 99.4 ± 0.5 |" in readme_table(made)
+
+
+@pytest.fixture
+def few(tmp_path):
+    def rate(cell):
+        if cell.method == "recall" and "random" not in cell.condition:
+            return min(1.0, cell.facts.demonstrations / 200 + 0.01 * cell.seed)
+        return 0.02
+
+    def keep(cell):
+        return cell.task == "ordering" and (cell.seed < 3 or cell.condition in ("few-100", "few-300"))
+
+    return write_all(tmp_path, ["few"], "paper", rate, keep, epochs=2)
+
+
+def test_few_has_a_line_for_each_task_and_number_of_demonstrations(few):
+    table = make_table(RECIPES["few"], few, "paper")
+    grid = few_grid(table)
+    assert [line[1] for line in grid.body] == ["20", "50", "100", "300", "1,000"] * 6
+    body = {(line[0], line[1]): list(line[2:]) for line in grid.body}
+    random = "2.0, 2.0 (2 of 3 seeds)"
+    assert body["Ordering", "100"] == ["2.0 ± 0.0", "2.0 ± 0.0", "2.0 ± 0.0", "52.0 ± 1.7", random]
+    assert body["Ordering", "20"][3] == "11.0, 12.0 (2 of 3 seeds)"
+    assert body["Counting", "300"] == ["–"] * 5
+
+
+def test_few_in_the_readme_is_with_pairs_and_without(few):
+    text = readme_few(few)
+    assert "| Demonstrations | 20 | 50 | 100 | 300 | 1,000 |" in text
+    assert "| Ordering | 11.5 (2) / 2.0 (2) | 26.5 (2) / 2.0 (2) | 52.0 / 2.0 | 100.0 / 2.0 | " in text
+    assert "| Counting | – / – |" in text
+    assert "mean of 3 seeds" in text
+    assert "1,000 episodes a seed." in text
+
+
+def test_the_figure_of_few_has_its_own_ticks_and_one_legend(few):
+    figure = few_lines(make_table(RECIPES["few"], few, "paper"))
+    (axis,) = figure.axes
+    assert axis.get_xscale() == "log"
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["20", "50", "100", "300", "1,000"]
+    lines = [line for line in axis.lines if len(line.get_xdata()) == 5]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "Vanilla", "AttentionTuner", "Recall network, no pairs", "Recall heads", "Recall heads, random pairs",
+    ]  # fmt: skip
+    *_, recall, random = lines
+    assert recall.get_color() == random.get_color()
+    assert (recall.get_linestyle(), random.get_linestyle()) == ("-", ":")
+    assert len({line.get_color() for line in lines}) == 4
+    assert list(recall.get_ydata()) == pytest.approx([11.5, 26.5, 52, 100, 100])
+    assert few_lines(make_table(RECIPES["few"], [], "paper")) is None
 
 
 def test_speed_is_the_median_epoch_at_which_the_test_actions_are_right(tmp_path):

@@ -21,7 +21,7 @@ def report(
         scale: whose records are shown: paper, small, demo or smoke (the largest there is).
         films: recall films to embed in the page.
         times: data sets that people played and annotated: the time they took, in place of the paper's.
-        readme: also replace the result table in this file, between its two marker lines.
+        readme: also replace the tables in this file, each between its two marker lines.
     """
     if not records.is_dir():
         raise UserError(f"--records {records}: there is no such folder; give the one that `reproduce` wrote to")

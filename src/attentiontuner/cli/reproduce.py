@@ -28,13 +28,13 @@ def reproduce(
     Args:
         recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value;
             beyond it: controls, precision, recall, recall-ablation, recall-labels, recall-depth, modulus,
-            longer.
+            longer, few.
         records: folder of the records; those of several machines are merged by copying files.
         methods: other methods to run on the recipe's tasks, such as one of your own, separated by commas.
         only: tasks, methods and conditions to keep, separated by commas.
         seeds: seeds to keep, such as 1-5 or 1,3.
-        scale: paper (its own settings), small (two CPU cores, an hour for table1), demo (Counting in minutes) or
-            smoke (seconds).
+        scale: paper (its own settings), small (two CPU cores, an hour for table1), demo (Hallway and Counting in
+            minutes) or smoke (seconds).
         budget: time such as 25m; no cell is started that it cannot finish, and the command ends in time.
         jobs: cells side by side; with Ray, on each GPU (or each node without one).
         executor: local, or ray (a cluster at RAY_ADDRESS, or one on this machine).

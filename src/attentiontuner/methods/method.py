@@ -30,13 +30,12 @@ class DataFacts:
     """What a recipe may depend on: the training set of a run.
 
     Attributes:
-        demonstrations, steps: how many.
-        annotated: the share of demonstrations that have an annotation.
+        demonstrations: how many there are.
+        annotated: the share of them that have an annotation.
     """
 
     demonstrations: int
-    steps: int
-    annotated: float
+    annotated: float = 1.0
 
 
 class Method:
@@ -62,7 +61,8 @@ class Method:
     terms: ClassVar[tuple[str, ...]] = ("imitation", "memory")
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
-        """Fields of `TrainConfig` where they differ from the usual; `data` is None where no data set is known yet."""
+        """Fields of `TrainConfig` where they differ from the usual, the network's under "model"; `data` is None where
+        no data set is known yet."""
         return {"epochs": task.epochs.get(self.name, PAPER_EPOCHS)}
 
     def network_for(self, observation: ObservationSpec, actions: ActionSpec, **changes: Any) -> NetworkConfig:

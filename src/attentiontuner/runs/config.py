@@ -233,12 +233,14 @@ def paper_config(
     from attentiontuner.methods import get_method
 
     way = get_method(method)
+    recipe = way.recipe(task, data)
+    network = {**recipe.pop("model", {}), **(model or {})}
     return TrainConfig(
         task=task.name,
         settings=task.settings,
-        model=way.network_for(task.observation, task.actions, **(model or {})),
+        model=way.network_for(task.observation, task.actions, **network),
         method=method,
-        **{**way.recipe(task, data), **overrides},
+        **{**recipe, **overrides},
     )
 
 

@@ -130,7 +130,7 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
 def facts_of(data: DemoStore) -> DataFacts:
     """What a method's recipe may look at."""
     annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
-    return DataFacts(demonstrations=len(data), steps=int(data.lengths.sum()), annotated=annotated)
+    return DataFacts(demonstrations=len(data), annotated=annotated)
 
 
 def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:

@@ -9,11 +9,18 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.experiments.planning import published
-from attentiontuner.experiments.planning.recipes import OTHER_TASKS, RECIPES, SOLVED_TASKS, Column, Recipe, home_of
-from attentiontuner.experiments.planning.scales import Scale, get_scale
+from attentiontuner.experiments.planning.recipes import (
+    OTHER_TASKS,
+    RECIPES,
+    SOLVED_TASKS,
+    Column,
+    Condition,
+    Recipe,
+    home_of,
+)
+from attentiontuner.experiments.planning.scales import Scale, Sizes, get_scale
 from attentiontuner.experts import EXPERT_ANNOTATOR
-from attentiontuner.methods import get_method
+from attentiontuner.methods import DataFacts, get_method
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.tasks.task import Task, get_task
 
@@ -62,6 +69,11 @@ class Cell:
     def epochs(self) -> int:
         return int(self.config["epochs"])
 
+    @property
+    def facts(self) -> DataFacts:
+        """What it trains on, as far as that is known before anything is collected."""
+        return _facts(self.config, self.demos)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -76,7 +88,7 @@ def folder_of(home: str, scale: str) -> str:
 
 def planned_seeds(recipe: Recipe, task: str, method: str, scale: Scale) -> range:
     """The seeds an entry of the recipe's table asks for, from 1."""
-    return range(1, min(recipe.more_seeds.get((task, method), published.SEEDS), scale.seeds) + 1)
+    return range(1, min(recipe.more_seeds.get((task, method), recipe.seeds), scale.seeds) + 1)
 
 
 def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
@@ -86,16 +98,16 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     method = get_method(column.method)
     known = {item.name for item in fields(method.network)}
     model = {**scale.model(method.network.architecture, row.observation.kinds, known), **condition.model}
-    if small:
-        epochs = small.epochs.get(column.method, small.epochs["*"])
-    else:
-        epochs = method.recipe(row, None).get("epochs", TrainConfig.epochs)
+    own = small.demos if small else row.demonstrations
+    demos = own * condition.demos if condition.collected is None else min(condition.collected, own)
     config: dict[str, Any] = {**scale.config, **condition.config, "model": model}
-    config["epochs"] = max(1, round(epochs * condition.epochs.get(task, 1)))
+    if "demos" in config:
+        config["demos"] = min(config["demos"], demos)
+    facts = _facts(config, demos)
+    config["epochs"] = max(1, round(_epochs(row, column.method, condition, small, facts)))
     if "heads" in config:
         layers = int(model.get("layers", 4))
         config["heads"] = config["heads"].format(first=1, middle=layers // 2 + 1, last=layers)
-    demos = small.demos if small else row.demonstrations
     settings = {**(small.settings if small else {}), **condition.settings}
     return Cell(
         home=home_of(task, column.method, condition.name),
@@ -104,8 +116,8 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
         method=column.method,
         condition=condition.name,
         seed=seed,
-        demos=demos * condition.demos,
-        test_demos=scale.test_demos,
+        demos=demos,
+        test_demos=min(scale.test_demos, facts.demonstrations),
         episodes=scale.episodes,
         settings=settings,
         config=config,
@@ -113,10 +125,27 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     )
 
 
+def _facts(config: Mapping[str, Any], demos: int) -> DataFacts:
+    return DataFacts(config.get("demos", demos), config.get("annotated_fraction", 1.0))
+
+
+def _epochs(task: Task, method: str, condition: Condition, sizes: Sizes | None, facts: DataFacts) -> float:
+    """The scale's epochs, else the recipe's for such data. A condition that says how many demonstrations there are
+    follows the recipe at every scale, as far as no more are seen in all than in the scale's own epochs."""
+    epochs = get_method(method).recipe(task, facts).get("epochs", TrainConfig.epochs)
+    scaled = None if sizes is None else sizes.epochs.get(method, sizes.epochs.get("*"))
+    if condition.collected is None:
+        return float(epochs if scaled is None else scaled) * condition.epochs.get(task.name, 1)
+    seen = epochs * facts.demonstrations if condition.seen is None else condition.seen
+    if sizes is not None and scaled is not None:
+        seen = min(seen, scaled * sizes.demos)
+    return float(seen / facts.demonstrations)
+
+
 def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
     """The training configuration of a cell: the paper's, with the cell's changes; the scripted expert annotates."""
     chosen = {"annotator": EXPERT_ANNOTATOR, **cell.config, "seed": cell.seed}
-    return paper_config(task or get_task(cell.task, cell.settings), cell.method, **chosen)
+    return paper_config(task or get_task(cell.task, cell.settings), cell.method, data=cell.facts, **chosen)
 
 
 def longer_length(task: str, settings: Mapping[str, Any], times: float) -> int:
@@ -171,6 +200,7 @@ def _running_order(task: str) -> int:
 
 def _stage(recipe: Recipe, cell: Cell) -> int:
     for number, stage in enumerate(recipe.stages):
-        if cell.task in stage.tasks and cell.method in stage.methods and cell.seed in stage.seeds:
+        named = cell.task in stage.tasks and cell.method in stage.methods and cell.seed in stage.seeds
+        if named and (not stage.conditions or cell.condition in stage.conditions):
             return number
     return len(recipe.stages)

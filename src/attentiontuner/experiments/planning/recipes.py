@@ -25,8 +25,11 @@ class Condition:
         config: fields of `TrainConfig`; in `heads`, {first}, {middle} and {last} stand for the model's layers.
         model: fields of the network's configuration.
         settings: environment settings.
-        demos: how many times the task's demonstrations.
+        demos: how many times the task's demonstrations are collected.
+        collected: how many are collected in place of that, or the scale's own number where that is smaller; how many of
+            them a run draws for training is `config["demos"]`.
         epochs: how many times the task's epochs, for those tasks in which that differs from 1.
+        seen: in place of that, how many demonstrations are seen in all, each as often as that takes.
         longer: evaluated also in worlds this many times as long as those it was trained in (setting `length`).
     """
 
@@ -35,7 +38,9 @@ class Condition:
     model: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     demos: int = 1
+    collected: int | None = None
     epochs: Mapping[str, float] = field(default_factory=dict)
+    seen: int | None = None
     longer: Sequence[float] = ()
 
 
@@ -51,14 +56,21 @@ class Column:
     condition: Condition = STANDARD
     longer: float = 1
 
+    @property
+    def line(self) -> str:
+        """The title without what stands after its last comma: what the points of one line in a figure share."""
+        return self.title.rpartition(", ")[0]
+
 
 @dataclass(frozen=True)
 class Stage:
-    """Cells to run before others: a cell belongs to the first stage that names its task, method and seed."""
+    """Cells to run before others: a cell belongs to the first stage that names its task, method, seed and condition
+    (no condition named: any)."""
 
     tasks: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
+    conditions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,8 @@ class Recipe:
     """One table (or figure): tasks down, columns across, seeds behind every entry.
 
     Attributes:
-        more_seeds: (task, method) with another number of seeds than the usual five.
+        seeds: how many an entry has, five as in the paper unless said.
+        more_seeds: (task, method) with another number of seeds.
         stages: the order in which cells run; without them by seed, task, column.
         includes: recipes whose cells this one is computed from; it then has none of its own.
     """
@@ -75,6 +88,7 @@ class Recipe:
     title: str
     tasks: Sequence[str] = ()
     columns: Sequence[Column] = ()
+    seeds: int = published.SEEDS
     more_seeds: Mapping[tuple[str, str], int] = field(default_factory=dict)
     stages: Sequence[Stage] = ()
     includes: Sequence[str] = ()
@@ -90,6 +104,24 @@ ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
 LONGER_WORLDS = (1.5, 2, 3, 4)
+
+FEW = (20, 50, 100, 300, 1000)
+FEW_FIRST = (100, 300, 50, 1000, 20)
+"""Numbers of demonstrations a person can record, and the order in which they run…"""
+
+FEW_COLLECTED = 1000
+"""… each run with its own, drawn from these many."""
+
+FEW_SEEDS = 3
+
+FEW_BASELINES: Mapping[str, Mapping[str, Any]] = {
+    "vanilla": {"config": {"batch_size": 8, "learning_rate": 1e-4}, "model": {}, "seen": 24_000},
+    "attentiontuner": {"config": {"batch_size": 8, "learning_rate": 1e-4}, "model": {}, "seen": 24_000},
+}
+"""What the paper's methods change with few demonstrations, in all tasks alike: fields of a `Condition`."""
+
+RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
+"""Title and end of the condition's name of the control."""
 
 
 def _placed(title: str, name: str, heads: str) -> Column:
@@ -117,6 +149,34 @@ def _precise(title: str, precision: str) -> Column:
 
 def _without(title: str, name: str, model: Mapping[str, Any] | None = None, **config: Any) -> Column:
     return Column(title, "recall", Condition(name, config, model or {}))
+
+
+def _few(line: str, method: str, demos: int, control: str = "", **config: Any) -> Column:
+    own = FEW_BASELINES.get(method, {})
+    condition = Condition(
+        f"few-{demos}{control}",
+        {**own.get("config", {}), **config, "demos": demos},
+        own.get("model", {}),
+        collected=FEW_COLLECTED,
+        seen=own.get("seen"),
+    )
+    return Column(f"{line}, {demos:,}", method, condition)
+
+
+def _few_columns() -> list[Column]:
+    """A line of five columns for each method, and for random pairs."""
+    lines = [_few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in FEW]
+    return lines + [_few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in FEW]
+
+
+def _few_stages() -> list[Stage]:
+    """Size by size, each with recall heads first and the paper's methods last."""
+    methods = (("recall", ""), ("recall-vanilla", ""), ("recall", CONTROL), ("vanilla", ""), ("attentiontuner", ""))
+    return [
+        Stage(published.TASK_ORDER, (method,), range(1, FEW_SEEDS + 1), (f"few-{demos}{control}",))
+        for demos in FEW_FIRST
+        for method, control in methods
+    ]
 
 
 def _carried_over(title: str, condition: Condition) -> list[Column]:
@@ -300,6 +360,14 @@ RECIPES: dict[str, Recipe] = {
                     Condition("longer-no-positions", model={"positions": False, "when": False}, longer=LONGER_WORLDS),
                 ),
             ),
+        ),
+        Recipe(
+            "few",
+            "Few demonstrations: what a person can record in an afternoon (not in the paper)",
+            published.TASK_ORDER,
+            _few_columns(),
+            seeds=FEW_SEEDS,
+            stages=_few_stages(),
         ),
     )
 }

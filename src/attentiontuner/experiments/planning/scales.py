@@ -9,10 +9,11 @@ from attentiontuner.core.errors import UserError
 
 @dataclass(frozen=True)
 class Sizes:
-    """One task at a scale: environment settings, demonstrations, and epochs by method ("*": every other method)."""
+    """One task at a scale: environment settings, demonstrations, and epochs by method ("*": every other method;
+    those of no entry have the recipe's)."""
 
     demos: int
-    epochs: Mapping[str, int]
+    epochs: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -101,8 +102,8 @@ SMALL = Scale(
 
 DEMO = Scale(
     name="demo",
-    about="two CPU cores, a few minutes: Counting with ten rooms, one seed",
-    tasks={"counting": Sizes(6000, {"*": 12}, {"length": 10})},
+    about="two CPU cores, a few minutes: Hallway with 100 demonstrations, Counting with ten rooms; one seed",
+    tasks={"hallway": Sizes(100), "counting": Sizes(6000, {"*": 12}, {"length": 10})},
     seeds=1,
     episodes=300,
     test_demos=100,

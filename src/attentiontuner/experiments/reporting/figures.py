@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,9 +11,9 @@ from matplotlib.ticker import FuncFormatter, LogFormatter
 from numpy.typing import NDArray
 
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
-from attentiontuner.experiments.planning.recipes import TUNER, VANILLA, method_titles
+from attentiontuner.experiments.planning.recipes import FEW, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
 from attentiontuner.experiments.records import Record
-from attentiontuner.experiments.reporting.tables import Entry, Table
+from attentiontuner.experiments.reporting.tables import Entry, Table, by_line
 from attentiontuner.tasks.task import get_task
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
@@ -25,15 +25,31 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#CC79A7",
     "#555555",
 )
-STYLES = ((VERMILION, "--", "//"), (BLUE, "-", ""), (GREEN, "-.", "xx"), (PURPLE, ":", ".."))
-"""Colour, line and hatch of the methods, in the order of the table of methods."""
+
+
+class Style(NamedTuple):
+    """How a method looks: colour, line, hatch of bars, marker of points."""
+
+    colour: str
+    line: Any
+    hatch: str
+    marker: str
+
+
+STYLES = (
+    Style(VERMILION, "--", "//", "s"),
+    Style(BLUE, (0, (3, 1, 1, 1, 1, 1)), "", "^"),
+    Style(GREEN, "-.", "xx", "D"),
+    Style(PURPLE, "-", "..", "o"),
+)
+"""In the order of the table of methods."""
 
 DPI = 130
 TASKS_IN_A_ROW = 3
 
 
-def style_of(method: str) -> tuple[str, str, str]:
-    """Colour, line style and hatch of a method."""
+def style_of(method: str) -> Style:
+    """How a method looks."""
     return STYLES[list(method_titles()).index(method) % len(STYLES)]
 
 
@@ -48,13 +64,11 @@ def to_png(figure: Figure) -> bytes:
 
 
 def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str) -> Figure | None:
-    """Training loss above, test accuracy below, one column per task.
+    """Training loss above, test accuracy below, one column per task, a line per method.
 
-    `spread` is `median` (with the interquartile range) or `mean` (with the 90 % interval). None where no task has
-    records of the standard experiment.
+    `spread` is `median` (with the interquartile range) or `mean` (with the 90 % interval). None without records.
     """
-    standard = [record for record in records if record.cell.condition == "standard"]
-    tasks = [task for task in tasks if any(record.cell.task == task for record in standard)]
+    tasks = [task for task in tasks if any(record.cell.task == task for record in records)]
     if not tasks:
         return None
     columns = min(TASKS_IN_A_ROW, len(tasks))
@@ -63,13 +77,13 @@ def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str
     axes = figure.subplots(2 * bands, columns, squeeze=False)
     for number, task in enumerate(tasks):
         band, column = divmod(number, columns)
-        _draw_task(axes[2 * band, column], axes[2 * band + 1, column], standard, task, spread)
+        _draw_task(axes[2 * band, column], axes[2 * band + 1, column], records, task, spread)
     for row in range(0, 2 * bands, 2):
         axes[row, 0].set_ylabel("training loss (imitation)")
         axes[row + 1, 0].set_ylabel("test accuracy (actions), %")
     for axis in axes.flat:
         axis.set_visible(bool(axis.lines))
-    _legend(figure, [method for method in method_titles() if any(record.cell.method == method for record in standard)])
+    _legend(figure, [method for method in method_titles() if any(record.cell.method == method for record in records)])
     return figure
 
 
@@ -98,7 +112,7 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
     epochs = min(len(curve) for curve in curves)
     scale = 100.0 if metric == "test_accuracy" else 1.0
     values = scale * np.array([[math.nan if v is None else v for v in curve[:epochs]] for curve in curves])
-    colour, line, _ = style_of(method)
+    colour, line, *_ = style_of(method)
     if spread == "median":
         middle, low, high = median_iqr(values)
     else:
@@ -141,8 +155,7 @@ def success_bars(table: Table) -> Figure | None:
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
     for axis, task in zip(axes, tasks, strict=True):
         for place, column in enumerate(columns):
-            colour, _, hatch = style_of(column.method)
-            _draw_bar(axis, place, table.rows[task][column.title], colour, hatch, paper)
+            _draw_bar(axis, place, table.rows[task][column.title], style_of(column.method), paper)
         axis.set_xticks(range(len(columns)), [_wrap(column.title) for column in columns], fontsize=8)
         axis.set_xlim(-0.6, len(columns) - 0.4)
         axis.set_title(get_task(task).title)
@@ -162,13 +175,20 @@ def success_rows(table: Table) -> Figure | None:
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
     for axis, task in zip(axes, tasks, strict=True):
         for place, column in enumerate(columns):
-            entry, (colour, _, hatch) = table.rows[task][column.title], style_of(column.method)
+            entry, style = table.rows[task][column.title], style_of(column.method)
             if not entry.values:
                 axis.text(2.5, place, NO_RECORD, va="center", fontsize=7)
             else:
                 error = None if math.isnan(entry.half_width) else _clipped(entry)
                 axis.barh(
-                    place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6, xerr=error
+                    place,
+                    entry.mean,
+                    0.7,
+                    color=style.colour,
+                    hatch=style.hatch,
+                    edgecolor="white",
+                    linewidth=0.6,
+                    xerr=error,
                 )
                 if len(entry.values) > 1:
                     axis.plot(entry.values, [place] * len(entry.values), **DOTS)
@@ -195,13 +215,12 @@ def success_by_task(table: Table) -> Figure | None:
         for task, row in table.rows.items()
         if any(entry.values or (paper and entry.published) for entry in row.values())
     ]
-    figure = Figure(figsize=(1.6 * len(tasks) + 1.6, 3.9), layout="constrained")
+    figure = Figure(figsize=(max(1.6 * len(tasks) + 1.6, 4.2), 3.9), layout="constrained")
     axis = figure.subplots()
     for number, task in enumerate(tasks):
         for place, column in enumerate(columns):
-            colour, _, hatch = style_of(column.method)
             where = number * (len(columns) + 0.7) + place
-            _draw_bar(axis, where, table.rows[task][column.title], colour, hatch, paper)
+            _draw_bar(axis, where, table.rows[task][column.title], style_of(column.method), paper)
     middles = [number * (len(columns) + 0.7) + (len(columns) - 1) / 2 for number in range(len(tasks))]
     axis.set_xticks(middles, [get_task(task).title for task in tasks])
     _success_axis(axis)
@@ -231,7 +250,7 @@ def scaling_lines(table: Table) -> Figure | None:
         there = [size for size, entry in sizes.items() if entry.values]
         half = _halves([sizes[size] for size in there])
         means = [sizes[size].mean for size in there]
-        colour, line, _ = style_of(VANILLA.method)
+        colour, line, *_ = style_of(VANILLA.method)
         label = method_titles()[VANILLA.method]
         axis.errorbar(there, means, half, color=colour, linestyle=line, marker="o", capsize=4, label=label)
         if _with_paper(table):
@@ -239,7 +258,7 @@ def scaling_lines(table: Table) -> Figure | None:
             axis.plot(*zip(*printed.items(), strict=True), "D", mfc="none", mec="black", ms=10, label="paper, vanilla")
         for entry in references:
             if entry.values:
-                axis.axhline(entry.mean, color=style_of(TUNER.method)[0], linestyle=":", label=f"{TUNER.title}, 1×")
+                axis.axhline(entry.mean, color=style_of(TUNER.method).colour, linestyle=":", label=f"{TUNER.title}, 1×")
         axis.set_xscale("log", base=2)
         axis.set_xticks(list(sizes), [f"{size}×" for size in sizes])
         _success_axis(axis)
@@ -270,7 +289,7 @@ def longer_lines(table: Table) -> Figure | None:
             }
             if entries:
                 means, half = [entry.mean for entry in entries.values()], _halves(entries.values())
-                title = next(c.title.rsplit(", ", 1)[0] for c in table.recipe.columns if c.condition.name == name)
+                title = next(c.line for c in table.recipe.columns if c.condition.name == name)
                 shown[title] = axis.errorbar(
                     list(entries), means, half, color=colour, linestyle=line, marker=marker, capsize=4
                 )
@@ -283,11 +302,58 @@ def longer_lines(table: Table) -> Figure | None:
     return figure
 
 
-def _draw_bar(axis: Any, place: float, entry: Entry, colour: str, hatch: str, paper: bool) -> None:
+def few_lines(table: Table) -> Figure | None:
+    """Success against the number of demonstrations; a panel per task, a line per method through the means over seeds,
+    small dots the seeds."""
+    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
+    if not tasks:
+        return None
+    columns = min(TASKS_IN_A_ROW, len(tasks))
+    figure = Figure(figsize=(3 * columns, 2.6 * math.ceil(len(tasks) / columns) + 0.6), layout="constrained")
+    axes = figure.subplots(math.ceil(len(tasks) / columns), columns, squeeze=False, sharex=True, sharey=True)
+    shown: dict[str, Any] = {}
+    for axis, task in zip(axes.flat, tasks, strict=False):
+        for line, points in by_line(table).items():
+            found = {size: table.rows[task][column.title] for size, column in points.items()}
+            found = {size: entry for size, entry in found.items() if entry.values}
+            looks = _few_looks(next(iter(points.values())))
+            if found:
+                (shown[line],) = axis.plot(list(found), [entry.mean for entry in found.values()], **looks)
+            for size, entry in found.items():
+                dots = {"ms": 2.8, "alpha": 0.6, "mew": 0, "color": looks["color"], "clip_on": False}
+                axis.plot([size] * len(entry.values), entry.values, "o", **dots)
+        axis.set_xscale("log")
+        axis.set_xticks(FEW, [f"{size:,}" for size in FEW])
+        axis.set_xticks([], minor=True)
+        axis.set_xlim(min(FEW) / 1.15, max(FEW) * 1.15)
+        axis.set_title(get_task(task).title, fontsize=11)
+        _success_axis(axis)
+        axis.tick_params(labelbottom=True, labelsize=9)
+    for axis in axes.flat[len(tasks) :]:
+        axis.set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("success, %")
+    for axis in axes[-1]:
+        axis.set_xlabel("demonstrations")
+    lines = {line: shown[line] for line in by_line(table) if line in shown}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    return figure
+
+
+def _few_looks(column: Column) -> dict[str, Any]:
+    """A line of the figure: as its method looks; a control of it dotted, thin and hollow."""
+    style = style_of(column.method)
+    looks = {"color": style.colour, "marker": style.marker, "clip_on": False}
+    if column.line == RANDOM_PAIRS:
+        return {**looks, "linestyle": ":", "linewidth": 1.2, "ms": 4.5, "mfc": "white", "alpha": 0.75}
+    return {**looks, "linestyle": style.line, "linewidth": 1.9, "ms": 5}
+
+
+def _draw_bar(axis: Any, place: float, entry: Entry, style: Style, paper: bool) -> None:
     if not entry.values:
         axis.text(place, 1.5, NO_RECORD, ha="center", fontsize=7)
     else:
-        axis.bar(place, entry.mean, 0.7, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
+        axis.bar(place, entry.mean, 0.7, color=style.colour, hatch=style.hatch, edgecolor="white", linewidth=0.6)
         if not math.isnan(entry.half_width):
             axis.errorbar(place, entry.mean, _clipped(entry), color="black", capsize=3, linewidth=1)
         if len(entry.values) > 1:
@@ -315,7 +381,7 @@ def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: b
 
     handles: list[Any] = []
     for method in dict.fromkeys(methods):
-        colour, line, hatch = style_of(method)
+        colour, line, hatch, _ = style_of(method)
         if bars:
             handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=method_titles()[method]))
         else:

@@ -21,10 +21,11 @@ from attentiontuner.core.wording import counted
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import all_cells
 from attentiontuner.experiments.planning.published import HumanTime
-from attentiontuner.experiments.planning.recipes import RECALL, RECIPES, TUNER, method_titles
+from attentiontuner.experiments.planning.recipes import RANDOM_PAIRS, RECALL, RECIPES, TUNER, method_titles
 from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
 from attentiontuner.experiments.reporting.figures import (
+    few_lines,
     learning_curves,
     longer_lines,
     scaling_lines,
@@ -43,7 +44,10 @@ from attentiontuner.experiments.reporting.page import page
 from attentiontuner.experiments.reporting.tables import (
     MANY_COLUMNS,
     Grid,
+    by_line,
+    few_grid,
     make_table,
+    readme_few,
     readme_table,
     result_grid,
     speed_grid,
@@ -52,7 +56,12 @@ from attentiontuner.experiments.reporting.tables import (
 from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
 
-RESULTS_BEGIN, RESULTS_END = "<!-- results:begin -->", "<!-- results:end -->"
+README_TABLES = {"results": readme_table, "few": readme_few}
+"""The tables of a README, each between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+
+SHOWN_HEADS = ("standard", "few-100")
+"""Conditions whose attention is shown: of each task the first it has records of."""
+
 TITLE = "AttentionTuner: results"
 
 
@@ -92,7 +101,7 @@ def build_report(
         times: measured seconds for ten demonstrations by task, in place of the paper's (see `value.studio_times`).
         introduction: a paragraph above everything.
         experts: draw the experts' matrices, for which an episode of each task is played now.
-        readme: a file whose result table is replaced too.
+        readme: a file whose tables are replaced too (`README_TABLES`).
     """
     every = _usable_records(records_dir)
     scale = scale or largest_scale(every)
@@ -114,7 +123,7 @@ def build_report(
     write_text(out_dir / "README.md", to_markdown(title, sections))
     write_text(out_dir / "index.html", to_html(title, sections))
     if readme is not None:
-        replace_results(readme, records, scale)
+        replace_tables(readme, records, scale)
     return out_dir / "index.html"
 
 
@@ -124,14 +133,17 @@ def largest_scale(records: Sequence[Record]) -> str:
     return next((name for name in reversed(SCALES) if name in there), "paper")
 
 
-def replace_results(readme: Path, records: Sequence[Record], scale: str) -> None:
-    """Put the result table between the two marker lines of a README; nothing else in it changes."""
+def replace_tables(readme: Path, records: Sequence[Record], scale: str) -> None:
+    """Put each table between its two marker lines of a README; nothing else in it changes."""
     text = readme.read_text(encoding="utf-8")
-    if text.count(RESULTS_BEGIN) != 1 or text.count(RESULTS_END) != 1:
-        raise UserError(f"{readme} needs one line {RESULTS_BEGIN} and one line {RESULTS_END} around the result table")
-    before, rest = text.split(RESULTS_BEGIN)
-    after = rest.split(RESULTS_END)[-1]
-    write_text(readme, f"{before}{RESULTS_BEGIN}\n{readme_table(records, scale)}{RESULTS_END}{after}")
+    for name, table in README_TABLES.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+            raise UserError(f"{readme} needs one line {begin} and below it one line {end}, for a table between them")
+        before, rest = text.split(begin)
+        after = rest.split(end)[-1]
+        text = f"{before}{begin}\n{table(records, scale)}{end}{after}"
+    write_text(readme, text)
 
 
 def _usable_records(folder: Path) -> list[Record]:
@@ -196,7 +208,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         own = any(record.cell.home == recipe.name for record in records)
         if not own or not table.has_results:
             continue
-        section = Section(recipe.title, grids=[result_grid(table)])
+        section = Section(recipe.title, grids=[few_grid(table) if recipe.name == "few" else result_grid(table)])
         if recipe.name == "table1":
             if scale == "paper":
                 section.grids.append(welch_grid(table))
@@ -216,6 +228,14 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
+        elif recipe.name == "few":
+            if any(len(columns) > 1 for columns in by_line(table).values()):
+                caption = "Success against demonstrations: lines through the means over seeds; small dots: the seeds."
+                section.add("few", few_lines(table), caption)
+            else:
+                section.add("few", success_by_task(table), f"{dots}.")
+                given = [column.condition.name for column in recipe.columns if column.line != RANDOM_PAIRS]
+                _curves(section, [record for record in records if record.cell.condition in given], "few-curves")
         elif recipe.name == "longer":
             caption = "Success in longer worlds: mean over seeds, 90 % intervals of three seeds or more."
             section.add("longer", longer_lines(table), caption)
@@ -253,9 +273,10 @@ def _value_section(records: Sequence[Record], scale: str, times: Mapping[str, Hu
 def _attention_sections(records: Sequence[Record], experts: bool) -> list[Section]:
     learned = Section("What the heads learned")
     for task in published.TASK_ORDER:
+        shown = _with_heads(records, task)
         chosen: dict[str, Record] = {}
         for method, title in method_titles().items():
-            alike = [record for record in records if _standard(record, task, method) and record.attention]
+            alike = [record for record in shown if record.cell.method == method]
             if alike:
                 first = min(alike, key=lambda record: record.cell.seed)
                 chosen[f"{title}, seed {first.cell.seed}"] = first
@@ -277,8 +298,13 @@ def _attention_sections(records: Sequence[Record], experts: bool) -> list[Sectio
     return [learned, section]
 
 
-def _standard(record: Record, task: str, method: str) -> bool:
-    return (record.cell.task, record.cell.method, record.cell.condition) == (task, method, "standard")
+def _with_heads(records: Sequence[Record], task: str) -> list[Record]:
+    """The records of a task whose attention is shown."""
+    of_task = [record for record in records if record.cell.task == task and record.attention]
+    for condition in SHOWN_HEADS:
+        if found := [record for record in of_task if record.cell.condition == condition]:
+            return found
+    return []
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,17 @@ from attentiontuner.evaluation.metrics import over_seeds, welch_test
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import planned_seeds
 from attentiontuner.experiments.planning.published import Published
-from attentiontuner.experiments.planning.recipes import RECALL, RECIPES, TUNER, VANILLA, Column, Recipe, method_titles
+from attentiontuner.experiments.planning.recipes import (
+    FEW,
+    NO_PAIRS,
+    RECALL,
+    RECIPES,
+    TUNER,
+    VANILLA,
+    Column,
+    Recipe,
+    method_titles,
+)
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.experiments.records import Record
 from attentiontuner.tasks.task import get_task
@@ -131,6 +141,28 @@ def result_grid(table: Table) -> Grid:
     return Grid(head, body)
 
 
+def by_line(table: Table) -> dict[str, dict[int, Column]]:
+    """The columns of the recipe `few` by line, and in each by number of demonstrations."""
+    lines: dict[str, dict[int, Column]] = {}
+    for column in table.recipe.columns:
+        lines.setdefault(column.line, {})[column.condition.config["demos"]] = column
+    return lines
+
+
+def few_grid(table: Table) -> Grid:
+    """One line per task and number of demonstrations, one column per method."""
+    lines = by_line(table)
+    sizes = sorted({size for columns in lines.values() for size in columns})
+    body = []
+    for task, row in table.rows.items():
+        for size in sizes:
+            entries = [row[columns[size].title] if size in columns else None for columns in lines.values()]
+            if table.scale == "paper" or any(entry and entry.values for entry in entries):
+                texts = [NOTHING if entry is None else entry.ours for entry in entries]
+                body.append([get_task(task).title, f"{size:,}", *texts])
+    return Grid(["Task", "Demonstrations", *lines], body)
+
+
 def welch_grid(table: Table, first: str = TUNER.title, second: str = VANILLA.title) -> Grid:
     """Welch's two-sided p-value of the two methods by task, ours (from three seeds of both) and the paper's."""
     body = []
@@ -189,9 +221,39 @@ def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
         also = recall.rows.get(task, {}).get(beyond)
         body.append([get_task(task).title, *cells, also.ours if also else NOTHING])
     note = "Success in percent, mean ± half width of the 90 % interval over seeds, or both of two seeds"
+    return _with_note(Grid(head, body), note, records, scale)
+
+
+def readme_few(records: Sequence[Record], scale: str = "paper") -> str:
+    """Mean success of recall heads with pairs / without by task and number of demonstrations, in Markdown: for the
+    README."""
+    recipe = RECIPES["few"]
+    lines = by_line(make_table(recipe, [], "paper"))
+    body = []
+    for task in recipe.tasks:
+        texts = []
+        for size in FEW:
+            columns = (lines[line.title][size] for line in (RECALL, NO_PAIRS))
+            texts.append(" / ".join(_mean(entry_of(recipe, task, column, records, scale)) for column in columns))
+        body.append([get_task(task).title, *texts])
+    head = ["Demonstrations", *(f"{size:,}" for size in FEW)]
+    seeds = counted(min(recipe.seeds, get_scale(scale).seeds), "seed")
+    note = f"Success in percent, the same network with pairs / without: mean of {seeds}, or of as many as brackets say"
+    return _with_note(Grid(head, body), note, records, scale)
+
+
+def _mean(entry: Entry) -> str:
+    """`99.9`, with the number of seeds where it is below the plan."""
+    if not entry.values:
+        return NOTHING
+    return f"{entry.mean:.1f}" + (f" ({len(entry.values)})" if len(entry.values) < entry.planned else "")
+
+
+def _with_note(grid: Grid, note: str, records: Sequence[Record], scale: str) -> str:
+    """A table of the README, and below it what its numbers are."""
     episodes = sorted({record.cell.episodes for record in records if record.cell.scale == scale})
     if episodes:
         note += "; " + " or ".join(f"{count:,}" for count in episodes) + " episodes a seed"
     if scale != "paper":
         note += f". Scale {scale}: smaller than the paper's experiments, so the numbers do not compare"
-    return Grid(head, body).to_markdown() + f"\n\n{note}.\n"
+    return grid.to_markdown() + f"\n\n{note}.\n"

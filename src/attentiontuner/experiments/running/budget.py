@@ -37,18 +37,18 @@ class Speeds:
     def add_begun(self, cell: Cell, run: Run) -> None:
         """Learn from a cell whose training was stopped just now."""
         if begun := begun_run(cell, run):
-            self._begun.append((cell, begun.epoch_seconds / cell.demos, True))
+            self._begun.append((cell, begun.epoch_seconds / cell.facts.demonstrations, True))
 
     def train_seconds(self, cell: Cell, epochs: float) -> float | None:
         """For `epochs` epochs of `cell`; None where nothing comparable was measured. Cells of the method go first."""
         measured = [
-            (record.cell, record.seconds["train"] / (record.cell.epochs * record.cell.demos), self._now(record))
+            (record.cell, record.seconds["train"] / _seen(record.cell, record.cell.epochs), self._now(record))
             for record in self._records
         ]
         alike = [entry for entry in [*measured, *self._begun] if _alike(entry[0], cell)]
         same = [entry for entry in alike if entry[0].method == cell.method] or alike
         work = [work for _, work, now in same if now] or [work for _, work, _ in same]
-        return median(work) * epochs * cell.demos if work else None
+        return median(work) * _seen(cell, epochs) if work else None
 
     def evaluate_seconds(self, cell: Cell) -> float | None:
         """The longest of cells that were evaluated in as many worlds; None where none was."""
@@ -98,7 +98,7 @@ def begun_run(cell: Cell, run: Run) -> Begun | None:
     progress = run.progress()
     if progress is None:
         return Begun(1.0, lines[0]["seconds"]) if lines else None
-    batches = math.ceil(cell.demos / cell_config(cell).batch_size)
+    batches = math.ceil(cell.facts.demonstrations / cell_config(cell).batch_size)
     done = progress.epoch + progress.batch / batches
     return Begun(done, progress.seconds / done) if done > 0 else None
 
@@ -107,6 +107,11 @@ def evaluation_reserve(train_seconds: float, cell: Cell) -> float:
     """Seconds to keep for an evaluation that was never measured, in longer worlds too where the cell has some."""
     own = longer_length(cell.task, cell.settings, 1) if cell.lengths else 1
     return SPARE_SECONDS + EVALUATION_SHARE * train_seconds * (1 + sum(length / own for length in cell.lengths))
+
+
+def _seen(cell: Cell, epochs: float) -> float:
+    """Demonstrations seen in so many epochs of a cell."""
+    return epochs * cell.facts.demonstrations
 
 
 def _alike(one: Cell, other: Cell) -> bool:

@@ -94,7 +94,7 @@ def dry_run(plan: Plan) -> str:
     """The cells as a table: what would run, with which sizes, and what is there already."""
     lines = [f"{'cell':<64}{'demos':>8}{'epochs':>8}{'episodes':>10}  state"]
     for cell in plan.cells:
-        sizes = f"{cell.demos:>8}{cell.epochs:>8}{cell.episodes:>10}"
+        sizes = f"{cell.facts.demonstrations:>8}{cell.epochs:>8}{cell.episodes:>10}"
         lines.append(f"{cell.folder + '/' + cell.name:<64}{sizes}  {state_of(plan.records, cell)}")
     return "\n".join(lines)
 
