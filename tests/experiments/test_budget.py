@@ -54,6 +54,13 @@ def test_from_records_of_the_same_task(cells, tmp_path):
     assert speeds.remaining_seconds(twice, Run(tmp_path), True) == pytest.approx(expected + 0.5 * wanted.epochs)
 
 
+def test_a_cell_takes_as_long_as_what_it_trains_on_not_what_it_draws_from(tmp_path):
+    few, many = (expand(get_recipe("few"), only=["hallway", "vanilla", name])[0] for name in ("few-50", "few-300"))
+    assert few.demos == many.demos
+    speeds = Speeds([make_record(few, 0.5)], DEVICE)  # 0.5 s an epoch
+    assert speeds.train_seconds(many, 1) == pytest.approx(3.0)
+
+
 def test_longer_worlds_take_longer_and_tell_nothing_of_others(tmp_path):
     cell = expand(get_recipe("longer"), "smoke", only=["counting", "longer"])[0]  # 4, 6, 9 and 12 rooms besides its 3
     plain = replace(cell, lengths=[])

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter
 from numpy.typing import NDArray
 
+from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
 from attentiontuner.experiments.planning.recipes import FEW, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
 from attentiontuner.experiments.records import Record
@@ -88,15 +89,18 @@ def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str
 
 
 def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spread: str) -> None:
-    counts = []
+    counts = {}
     for method in method_titles():
         chosen = [record for record in records if (record.cell.task, record.cell.method) == (task, method)]
         if chosen:
             _draw_curves(above, chosen, "imitation_loss", method, spread)
             _draw_curves(below, chosen, "test_accuracy", method, spread)
-            counts.append(f"{method_titles()[method]} {len(chosen)}")
+            counts[method_titles()[method]] = len(chosen)
     above.set_title(f"{get_task(task).title}\n", fontsize=11)
-    above.text(0.5, 1.03, "seeds: " + ", ".join(counts), transform=above.transAxes, ha="center", fontsize=7.5)
+    seeds = "seeds: " + ", ".join(f"{title} {count}" for title, count in counts.items())
+    if len(set(counts.values())) == 1:
+        seeds = counted(max(counts.values()), "seed") + (" each" if len(counts) > 1 else "")
+    above.text(0.5, 1.03, seeds, transform=above.transAxes, ha="center", fontsize=7.5)
     above.set_yscale("log")
     above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     above.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
