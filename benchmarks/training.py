@@ -43,7 +43,7 @@ def bench() -> list[Row]:
         collect(task, 5000 if on_gpu else 96, SEED, Path(folder) / "hallway")
         packed = DemoStore.open(Path(folder) / "hallway").read_packed()
     batches = epoch_batches(len(packed), 64 if on_gpu else 32, SEED, 0)[: 20 if on_gpu else 2]
-    config = paper_config(task)
+    config = paper_config(task, "attentiontuner")
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     plain = textbook_speed(config, packed, batches, device)

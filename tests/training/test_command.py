@@ -1,5 +1,6 @@
 """`attentiontuner train`: what it refuses is one clear line and exit code 2."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from attentiontuner.tasks import task as tasks
 from attentiontuner.tasks.task import get_task, register_task
 from tests.training.toys import toy_store, toy_task
 
-OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --embedder lookup --device cpu"
+OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --device cpu"
 SMALL = OPTIONS.split()
 
 
@@ -43,8 +44,28 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "toy-grid", "--data", str(data), "--out", str(tmp_path / "run"), *SMALL]
     assert main(words) == 0
-    assert ": 1 epoch in" in capsys.readouterr().out
+    assert ": 1 epoch of recall in" in capsys.readouterr().out
     assert main(words) == 0
+    assert "is finished: 1 epoch of recall in" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_with_the_method_it_began_with(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that does not say which, from before there was a choice: the same command goes on."""
+    run, paper = tmp_path / "run", ["--method", "attentiontuner"]
+    given = ["toy-grid", "--data", data, "--out", run, *SMALL]
+    assert main(["train", *map(str, given), *paper, "--budget", "0s"]) == 0
+    assert "after 0 of 1 epoch of attentiontuner; the same command goes on" in capsys.readouterr().out
+    assert "was made with model.architecture = 'transformer', now it is 'recall'" in refused(
+        capsys, *given, "--method", "recall"
+    )
+    began = json.loads((run / "config.json").read_text())
+    assert began["train"].pop("method") == "attentiontuner"
+    (run / "config.json").write_text(json.dumps(began))
+    assert main(["train", *map(str, given)]) == 0
+    assert ": 1 epoch of attentiontuner in" in capsys.readouterr().out
+    assert main(["train", *map(str, given), *paper]) == 0
     assert "is finished" in capsys.readouterr().out
 
 
@@ -57,10 +78,12 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     assert "leave out --memory-weight" in refused(
         capsys, "toy-grid", *given, "--method", "vanilla", "--memory-weight", "10"
     )
+    paper = [*given, "--method", "attentiontuner"]
     assert "network of method 'attentiontuner' has no positions" in refused(
-        capsys, "toy-grid", *given, "--no-positions"
+        capsys, "toy-grid", *paper, "--no-positions"
     )
-    assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *given, "--precision", "bfloat16")
+    assert "network of method 'recall' has no embedder" in refused(capsys, "toy-grid", *given, "--embedder", "lookup")
+    assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *paper, "--precision", "bfloat16")
     assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "eve")
     assert "--memory-limit 'much'" in refused(capsys, "toy-grid", *given, "--memory-limit", "much")
     assert "--demos 999" in refused(capsys, "toy-grid", *given, "--demos", "999")
@@ -83,11 +106,20 @@ def test_data_that_does_not_fit_the_task_is_refused(
         register_task(task)
 
 
-def test_unannotated_data_trains_without_a_memory_loss_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("method", "without"),
+    [((), "recall-vanilla"), (("--method", "attentiontuner"), "vanilla")],
+    ids=["default", "paper"],
+)
+def test_unannotated_data_trains_without_a_memory_loss_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: tuple[str, ...], without: str
+) -> None:
     toy_store(tmp_path / "data", annotate="none")
     given = ["toy-grid", "--data", tmp_path / "data", "--out", tmp_path / "run", *SMALL]
-    assert "the memory loss needs memory pairs" in refused(capsys, *given)
-    assert main(["train", *map(str, given), "--method", "vanilla"]) == 0
+    problem = refused(capsys, *given, *method)
+    assert "there is no annotator 'expert' (there: nobody), but the memory loss needs memory pairs" in problem
+    assert problem.endswith(f"annotate some, choose --annotator, or train with --method {without}")
+    assert main(["train", *map(str, given), "--method", without]) == 0
 
 
 def test_another_configuration_and_a_damaged_folder_are_refused(

@@ -36,9 +36,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(place: Path, out: str, *words: str) -> list[str]:
-    options = (
-        "--epochs 6 --batch-size 4 --d-model 16 --layers 2 --feedforward 32 --embedder lookup --learning-rate 0.001"
-    )
+    network = "--method attentiontuner --d-model 16 --layers 2 --feedforward 32 --embedder lookup"
+    options = f"{network} --epochs 6 --batch-size 4 --learning-rate 0.001"
     paths = ["--data", str(place / "data"), "--out", str(place / out)]
     start = ["-m", "attentiontuner", "--import", str(place / "toy.py"), "train", "toy-grid"]
     return [*start, *paths, *options.split(), "--device", "cpu", *words]

@@ -24,8 +24,17 @@ NetworkFields = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...
 DECIDED_HERE = ("task", "settings", "model", "memory_limit")
 """Fields of a run's configuration that are not options as they are."""
 
+METHOD = "recall"
+"""The method of a new run where none is given."""
 
-@borrows("choices", TrainConfig, DECIDED_HERE, dict.fromkeys(RECIPE, "the method's own if not given"))
+NOT_GIVEN = {
+    **dict.fromkeys(RECIPE, "the method's own if not given"),
+    "method": f"{METHOD} if not given; a run that goes on keeps the one it began with",
+}
+"""What happens where these are not given."""
+
+
+@borrows("choices", TrainConfig, DECIDED_HERE, NOT_GIVEN)
 @borrows("network", NetworkOptions)
 def train(
     task: Positional[str],
@@ -41,7 +50,12 @@ def train(
     tensorboard: bool = False,
     budget: str | None = None,
 ) -> int:
-    """Train a policy on demonstrations and their memory pairs. The defaults are the paper's.
+    """Train a policy on demonstrations and their memory pairs.
+
+    Method recall, the default, is for work of your own and few demonstrations; recall-vanilla is its control without
+    pairs.
+
+    Method attentiontuner is the paper's, to the letter; vanilla is its control without pairs.
 
     Killed or stopped at any moment, the same command goes on where it was. Several GPUs:
     torchrun --nproc-per-node N -m attentiontuner train ...
@@ -69,10 +83,11 @@ def train(
     seconds = None if budget is None else parse_duration(budget)
     from attentiontuner.core.signals import Interrupted
     from attentiontuner.runs.config import paper_config
+    from attentiontuner.runs.run import Run
     from attentiontuner.training.train import facts_of
     from attentiontuner.training.train import train as train_run
 
-    method = choices.pop("method")
+    method = choices.pop("method", None) or Run(out).method() or METHOD
     config = paper_config(chosen, method, fields, facts_of(store), **choices)
     evaluate = None
     if config.eval_every:
@@ -87,7 +102,7 @@ def train(
         print(f"attentiontuner: {stop}", file=sys.stderr)
         return stop.exit_code
     if os.environ.get("RANK", "0") == "0":
-        print(_summary(result, config.epochs))
+        print(_summary(result, config))
     return 0
 
 
@@ -113,15 +128,15 @@ def _task(name: str, store: "DemoStore", data: Path, out: Path) -> "Task":
     return task
 
 
-def _summary(result: "TrainResult", epochs: int) -> str:
-    done = len(result.metrics)
+def _summary(result: "TrainResult", config: TrainConfig) -> str:
+    done, epochs = len(result.metrics), counted(config.epochs, "epoch")
     last = result.metrics[-1] if done else {}
     from attentiontuner.training.loop import tested
 
     figures = f", {tested(last)}" if "test_accuracy" in last else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
-        return f"{result.run} is finished: {counted(epochs, 'epoch')} in {minutes}{figures}; nothing to do"
+        return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; nothing to do"
     if not result.finished:
-        return f"{result.run}: the budget ended after {done} of {counted(epochs, 'epoch')}; the same command goes on"
-    return f"{result.run}: {counted(epochs, 'epoch')} in {minutes}{figures}"
+        return f"{result.run}: the budget ended after {done} of {epochs} of {config.method}; the same command goes on"
+    return f"{result.run}: {epochs} of {config.method} in {minutes}{figures}"

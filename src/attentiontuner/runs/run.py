@@ -67,6 +67,10 @@ class Run:
 
         return TrainConfig.from_json(self._read_config()["train"])
 
+    def method(self) -> str | None:
+        """The name of the method it began with; None where it has not begun."""
+        return self.config().method if (self.path / CONFIG).exists() else None
+
     def _read_config(self) -> dict[str, Any]:
         path = self.path / CONFIG
         value = read_json(path)
