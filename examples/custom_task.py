@@ -1,12 +1,13 @@
-"""A task of your own: Minigrid's memory room. An object is shown; at the end of a corridor the same one must be chosen.
+"""A task of your own: Minigrid's memory corridor. An object is shown; at the corridor's fork its twin must be chosen.
+
+With few demonstrations the method to use is recall, which is told their memory pairs; recall-vanilla, the same network
+without them, shows what pairs are worth. The paper's own methods, attentiontuner and vanilla, are for its experiments.
 
 python examples/custom_task.py
-attentiontuner --import examples/custom_task.py collect memory-room --episodes 500 --out data/memory-room
+attentiontuner --import examples/custom_task.py train memory-room --data data/memory-room --out runs/memory-room
 """
 
-from attentiontuner import Decision, ObservationSpec, Task, register_task
-from attentiontuner.collecting.collection import collect
-from attentiontuner.demos import DemoStore
+import attentiontuner as at
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
 WALL, KEY, BALL = 2, 5, 6
@@ -20,38 +21,39 @@ class MemoryRoomExpert:
 
     def decide(self, view):
         self.step += 1
-        kinds = view[:, :, 0]  # the agent is at [3, 6] and looks towards [3, 0]
-        if self.plan:
-            return Decision(self.plan.pop(0))
-        if self.cue is None:
-            self.cue = KEY if KEY in kinds else BALL if BALL in kinds else None
-            if self.cue is None:
-                return Decision(FORWARD)
-            self.seen_at, self.plan = self.step, [LEFT]
-            return Decision(LEFT)
-        if kinds[3, 5] != WALL:
-            return Decision(FORWARD)
-        self.plan = [FORWARD]
-        return Decision(LEFT if kinds[1, 6] == self.cue else RIGHT, recalled=[self.seen_at])
+        kinds, recalled = view[:, :, 0], []  # the agent is at [3, 6] and looks towards [3, 0]
+        if not self.plan:
+            if self.cue is None and (KEY in kinds or BALL in kinds):
+                self.cue, self.seen_at, self.plan = KEY if KEY in kinds else BALL, self.step, [LEFT, LEFT]
+            elif self.cue is None or kinds[3, 5] != WALL:
+                self.plan = [FORWARD]
+            else:
+                self.plan, recalled = [LEFT if kinds[1, 6] == self.cue else RIGHT, FORWARD], [self.seen_at]
+        return at.Decision(self.plan.pop(0), recalled)
 
 
-MEMORY_ROOM = register_task(
-    Task(
-        name="memory-room",
-        title="Memory room",
-        env_id="MiniGrid-MemoryS7-v0",
-        register="minigrid",  # importing it makes the environment known to Gymnasium
-        wrap="attentiontuner.envs:symbolic_view",  # observations are arrays, not Minigrid's dict
-        observation=ObservationSpec("grid", shape=(7, 7, 3), symbols=(11, 6, 3)),
-        actions=("left", "right", "forward", "pickup", "drop", "toggle", "done"),
-        horizon=245,
-        expert=MemoryRoomExpert,
-        demonstrations=500,
-    )
+MEMORY_ROOM = at.Task(
+    name="memory-room",
+    title="Memory room",
+    env_id="MiniGrid-MemoryS13-v0",
+    register="minigrid",  # importing it makes the environment known to Gymnasium
+    wrap="attentiontuner.envs:symbolic_view",  # observations are arrays, not Minigrid's dict
+    observation=at.ObservationSpec("grid", shape=(7, 7, 3), symbols=(11, 6, 3)),
+    actions=("left", "right", "forward", "pickup", "drop", "toggle", "done"),
+    horizon=845,
+    expert=MemoryRoomExpert,
 )
+at.register_task(MEMORY_ROOM)
+
+
+def compare(demonstrations=50, episodes=300, **choices):
+    store = at.collect(MEMORY_ROOM, demonstrations, seed=1, out="data/memory-room")
+    for method in ("recall", "recall-vanilla"):
+        config = at.paper_config(MEMORY_ROOM, method, data=at.facts_of(store), **choices)
+        run = at.train(config, store, f"runs/memory-room-{method}").run
+        _, summary = at.evaluate(at.load_policy(run), MEMORY_ROOM, episodes)
+        print(f"{method}: {summary['success_rate']:.1%} of {episodes} episodes solved")
+
 
 if __name__ == "__main__":
-    collect(MEMORY_ROOM, episodes=500, seed=1, out="data/memory-room")
-    store = DemoStore.open("data/memory-room")
-    print(f"{len(store)} episodes of {store.lengths.mean():.1f} steps; the first: {store[0]}")
-    print("it recalled", [f"step {pair.p} at step {pair.q}" for pair in store[0].memory_pairs()])
+    compare()

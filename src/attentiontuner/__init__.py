@@ -34,8 +34,10 @@ _HOMES = {
     "register_method": "attentiontuner.methods",
     "TrainConfig": "attentiontuner.runs.config",
     "paper_config": "attentiontuner.runs.config",
+    "facts_of": "attentiontuner.training.train",
     "train": "attentiontuner.training.train",
     "load_policy": "attentiontuner.evaluation.policy",
+    "evaluate": "attentiontuner.evaluation.evaluate",
     "rollout": "attentiontuner.evaluation.rollout",
     # errors
     "UserError": "attentiontuner.core.errors",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from attentiontuner.demos.exchange.minari import from_minari as from_minari
     from attentiontuner.demos.exchange.minari import to_minari as to_minari
     from attentiontuner.demos.pairs import PairTable as PairTable
+    from attentiontuner.evaluation.evaluate import evaluate as evaluate
     from attentiontuner.evaluation.policy import load_policy as load_policy
     from attentiontuner.evaluation.rollout import rollout as rollout
     from attentiontuner.experts import Decision as Decision
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task
+    from attentiontuner.training.train import facts_of as facts_of
     from attentiontuner.training.train import train as train
 
 
