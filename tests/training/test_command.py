@@ -69,6 +69,15 @@ def test_a_run_goes_on_with_the_method_it_began_with(
     assert "is finished" in capsys.readouterr().out
 
 
+def test_help_says_which_method_is_which(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help"])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "(recall if not given; a run that goes on keeps the one it began with)" in said
+    assert "Method recall, the default, is for work of your own and few demonstrations" in said
+    assert "Method attentiontuner is the paper's, to the letter" in said
+
+
 def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--data", data, "--out", tmp_path / "run", *SMALL]
     assert "unknown task 'chess'" in refused(capsys, "chess", *given)
