@@ -63,25 +63,6 @@ def counting_loss(scores: Tensor, mass: Tensor, wanted: Tensor) -> Tensor:
     return mass - (wanted * scores).sum(-1)
 
 
-def row_cross_entropy(scores: Tensor, wanted: Tensor) -> Tensor:
-    """Cross-entropy of each row's weights beside a null key of score 0, with multiplicities and one for the null key;
-    shapes as in `counting_loss`."""
-    return (wanted.sum(-1) + 1) * _log_all(scores) - (wanted * scores).sum(-1)
-
-
-def binary_cross_entropy(scores: Tensor, wanted: Tensor) -> Tensor:
-    """The paper's cross-entropy of the weights beside a null key with the pairs, multiplicities aside; shapes as in
-    `counting_loss`."""
-    log_weights = scores - _log_all(scores)[..., None]
-    log_rest = torch.log1p(-log_weights.exp().clamp(max=1 - 1e-6))
-    return -torch.where(wanted > 0, log_weights, log_rest).sum(-1)
-
-
-def _log_all(scores: Tensor) -> Tensor:
-    log_mass = scores.logsumexp(-1)
-    return torch.logaddexp(log_mass, torch.zeros_like(log_mass))
-
-
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
     """Equation 4: binary cross-entropy between the attention weights of one head and E, both `[B, n, n]`.
 

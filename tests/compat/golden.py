@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F
 
 import attentiontuner as at
+from attentiontuner.models.recall import BEFORE
 from tests.compat.files import sha256
 
 FILE = Path(__file__).parent / "golden.json"
 NETWORK = {"d_model": 32, "feedforward": 64}
+OLD_RECALL = {"batch_size": 32, "weight_decay": 0.0}
+"""What the recipe of recall heads was then, where it is another now; their networks were `models.recall.BEFORE`."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,15 @@ LENGTHS = ("steps", "epochs")
 def config_of(case: Case, length: str) -> at.TrainConfig:
     """`steps`: five epochs of one batch each, with the recipe as it is (dropout, schedule, clipping): an epoch's losses
     are those of one step. `epochs`: three epochs of several batches, without dropout, some episodes held out."""
-    task = at.get_task(case.task, case.settings)
+    task, recalls = at.get_task(case.task, case.settings), case.method.startswith("recall")
+    network, recipe = {**NETWORK, **(BEFORE if recalls else {})}, OLD_RECALL if recalls else {}
     if length == "steps":
-        batch = at.paper_config(task, case.method).batch_size
-        return at.paper_config(task, case.method, NETWORK, epochs=5, demos=min(batch, case.episodes), test_fraction=0.0)
-    warm = {"warmup_steps": 2} if case.method.startswith("recall") else {"learning_rate": 1e-3}
+        batch = recipe.get("batch_size", at.TrainConfig.batch_size)
+        short = {"epochs": 5, "demos": min(batch, case.episodes), "test_fraction": 0.0}
+        return at.paper_config(task, case.method, {"dropout": 0.1, **network}, **{**recipe, **short})
+    warm = {"warmup_steps": 2} if recalls else {"learning_rate": 1e-3}
     few = {"epochs": 3, "batch_size": max(case.episodes // 4, 2), "test_fraction": case.held_out}
-    return at.paper_config(task, case.method, {**NETWORK, "dropout": 0.0}, **few, **warm)
+    return at.paper_config(task, case.method, {**network, "dropout": 0.0}, **{**recipe, **few, **warm})
 
 
 def data_of(case: Case, folder: Path) -> at.DemoStore:

@@ -69,6 +69,18 @@ def test_curves_are_rounded_and_gaps_stay_gaps():
     assert curves == {"imitation_loss": [0.12346, None], "success_rate": [None, 0.5]}
 
 
+def test_curves_of_very_many_epochs_or_of_some_that_were_tested_say_which():
+    lines = [{"epoch": epoch, "imitation_loss": 1.0 * epoch} for epoch in range(1, 1802)]
+    many = compact_curves(lines)
+    assert many["epoch"] == list(range(1, 1802, 4))
+    assert many["imitation_loss"] == many["epoch"]
+    for line in lines[4::5]:
+        line["test_accuracy"] = 0.5
+    assert compact_curves(lines[:25]) == {
+        "epoch": [5, 10, 15, 20, 25], "imitation_loss": [5, 10, 15, 20, 25], "test_accuracy": [0.5] * 5,
+    }  # fmt: skip
+
+
 def test_a_method_of_ones_own_has_curves_of_its_own():
     line = {"epoch": 1, "seconds": 2.0, "demonstrations_per_second": 9.0, "surprise_loss": 0.5}
     assert compact_curves([line]) == {"surprise_loss": [0.5]}

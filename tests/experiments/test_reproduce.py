@@ -33,9 +33,16 @@ def reproduce(records: Path, name: str, *words: str) -> int:
     return main(["reproduce", name, "--records", str(records), "--scale", "smoke", "--jobs", "2", *words])
 
 
+SOME = {
+    "few": ["few-100", "few-100-random-pairs"],  # at this scale all its sizes are the same
+    "recall-ablation": ["hallway"],
+    "recall-ablation-images": ["mystery-path", "few-300-no-looks"],
+}
+
+
 def smoke_cells(recipe: Recipe) -> list[Cell]:
-    """The cells of a recipe, of `few` those of one size: at this scale all its sizes are the same."""
-    return expand(recipe, "smoke", ["few-100", "few-100-random-pairs"] if recipe.name == "few" else [])
+    """The cells of a recipe, of large ones some."""
+    return expand(recipe, "smoke", SOME.get(recipe.name, []))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +60,8 @@ def test_every_recipe_has_every_record(everything):
             record = finished(everything, cell)
             assert record is not None
             assert record.evaluation["episodes"] == cell.episodes
-            assert len(record.curves["imitation_loss"]) == cell.epochs
+            assert record.curve_epochs[-1] == cell.epochs
+            assert len(record.curves["imitation_loss"]) == len(record.curve_epochs)
             assert record.attention["heads"]
     names = [path.name for path in everything.glob("*/*.json")]
     assert len(names) == len(set(names))

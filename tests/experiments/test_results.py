@@ -40,11 +40,12 @@ def test_one_observation_may_be_written_in_two_ways(tmp_path, written):
     [
         (lambda config: config.pop("clip"), "clip 0.0, not 1.0"),  # as if from before there was clipping
         (lambda config: config.update(learning_rate=0.5), "learning_rate 0.5, not 0.001"),
-        (lambda config: config["model"].update(forgotten=1), "forgotten 1, not None"),
-        (lambda config: config["model"].pop("rarity"), "rarity None, not True"),
+        (lambda config: config["model"].update(forgotten=1), "unexpected keyword argument 'forgotten'"),
+        (lambda config: config["model"].update(gates="full"), "gates: 'full': only versions before 0.2"),
+        (lambda config: config["model"].pop("bounded"), "bounded False, not True"),  # as if from before 0.2
         (lambda config: config.update(precision="bfloat16", memory_limit=5, heatmap_epochs=[3]), ""),
         (lambda config: config.pop("noise_p"), ""),  # its default is what it has to be
-        (lambda config: config["model"].pop("action_tokens"), ""),  # as if from before there were any
+        (lambda config: config["model"].update(gates="scalar"), ""),  # as nearly all were while there was a choice
     ],
 )
 def test_a_record_counts_only_if_the_whole_recipe_is_the_same(tmp_path, change, refused):

@@ -6,15 +6,18 @@ import torch
 
 from attentiontuner.models import memory
 from attentiontuner.models.embedders import split_parts
-from attentiontuner.models.memory import observation_memory
+from attentiontuner.models.memory import MemoryOptions, observation_memory
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, MANY_SYMBOLS, PARTS, VECTOR, random_frames
 
+OPTIONS = MemoryOptions(d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5)
+START = torch.tensor(-9.0)
 
-def fitted(observation, rarity=True):
+
+def fitted(observation):
     torch.manual_seed(0)
-    network = observation_memory(observation, 16, 8)
+    network = observation_memory(observation, OPTIONS).eval()
     frames = random_frames(observation, 9, np.random.default_rng(0))
-    network.fit([(frames[:4], np.arange(1, 5)), (frames[4:], np.ones(5, np.int64))], len(frames), rarity)
+    network.fit([(frames[:4], np.arange(1, 5)), (frames[4:], np.ones(5, np.int64))], len(frames))
     return network, torch.from_numpy(frames)
 
 
@@ -25,7 +28,9 @@ def test_sizes_are_what_is_promised(observation):
     assert vectors.shape == (9, 16)
     assert left.shape == (9, network.memory)
     assert kinds.shape == (9, network.kinds_in_view)
-    assert network.match(torch.randn(2, 8), left).shape == (2, 9)
+    assert network.match(torch.randn(2, 8), left, left[:2], START).shape == (2, 9)
+    laid = network.lay(torch.rand(2, 9), torch.ones(2), left, left[:2])
+    assert laid == 0.0 if "image" not in observation.kinds else laid.shape == (2, 16)
 
 
 @pytest.mark.parametrize(
@@ -37,11 +42,11 @@ def test_sizes_are_what_is_promised(observation):
     ],
 )
 def test_weights_are_called_what_saved_runs_call_them(observation, names):
-    assert set(observation_memory(observation, 16, 8).state_dict()) >= names
+    assert set(observation_memory(observation, OPTIONS).state_dict()) >= names
 
 
 def test_of_many_symbols_each_channel_is_counted():
-    network, frames = fitted(MANY_SYMBOLS, rarity=False)
+    network, frames = fitted(MANY_SYMBOLS)
     _, left, kinds = network(frames)
     assert left.shape == (9, 3 * 256)
     for channel in range(3):
@@ -58,7 +63,7 @@ def test_several_parts_are_each_what_they_are_alone():
     query = torch.randn(2, 8, generator=torch.Generator().manual_seed(1))
     first, matches, of_kinds = 0, [], []
     for (_, part), own, rows in zip(PARTS.parts, network.parts, split_parts(frames, PARTS), strict=True):
-        alone = memory.part_memory(part, 16, 8)
+        alone = memory.part_memory(part, OPTIONS)
         start = {name: tensor.clone() for name, tensor in own.state_dict().items()}
         alone.load_state_dict(start)
         alone.fit([(rows[:4].numpy(), np.arange(1, 5)), (rows[4:].numpy(), np.ones(5, np.int64))], 9)
@@ -66,23 +71,23 @@ def test_several_parts_are_each_what_they_are_alone():
             torch.testing.assert_close(alone.state_dict()[name], start[name])
         _, one, its_kinds = own(rows)
         torch.testing.assert_close(left[:, first : first + own.memory], one)
-        matches.append(own.match(query, one).exp())
+        matches.append(own.match(query, one, one[:2], START).exp())
         of_kinds.append(its_kinds + first)
         first += own.memory
-    torch.testing.assert_close(network.match(query, left), sum(matches).log(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(network.match(query, left, left[:2], START), sum(matches).log(), atol=1e-5, rtol=1e-5)
     assert (kinds == torch.cat(of_kinds, 1)).all()
     assert (left.gather(1, kinds) > 0).all()  # what is in view is in memory, where its kind says
 
 
 def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out():
-    vectors = observation_memory(VECTOR, 16, 8)
+    vectors = observation_memory(VECTOR, OPTIONS)
     size = VECTOR.parts[0][1].shape[0]
     frames = np.stack([np.full(size, value, np.float32) for value in (1, 3)])
     frames[:, 0] = 5
     vectors.fit([(VECTOR.encode(frames), np.array([1, 3]))], 2)
     torch.testing.assert_close(vectors.mean, torch.tensor([5.0, *[2.5] * (size - 1)]))
     torch.testing.assert_close(vectors.scale, torch.tensor([0.0, *[1 / 0.75**0.5] * (size - 1)]))
-    images = observation_memory(IMAGE, 16, 8)
+    images = observation_memory(IMAGE, OPTIONS)
     width, height, channels = IMAGE.parts[0][1].shape
     black, white = (np.full((1, IMAGE.nbytes), value, np.uint8) for value in (0, 255))
     images.fit([(black, np.array([5])), (white, np.array([5]))], 2)
@@ -98,9 +103,71 @@ def test_means_are_taken_over_every_so_many_observations_wherever_blocks_end(mon
     )
     fitted = []
     for ends in ([10], [3, 4, 10], [1, 6, 10]):
-        fitted.append(observation_memory(VECTOR, 16, 8))
+        fitted.append(observation_memory(VECTOR, OPTIONS))
         parts = zip([0, *ends], ends, strict=False)
         fitted[-1].fit([(VECTOR.encode(frames[start:end]), seen[start:end]) for start, end in parts], 10)
         torch.testing.assert_close(fitted[-1].mean, fitted[0].mean)
     expected = np.average(frames[[0, 4, 8]], axis=0, weights=seen[[0, 4, 8]])
     torch.testing.assert_close(fitted[0].mean, torch.from_numpy(expected).float())
+
+
+def test_what_is_asked_for_counts_at_most_once_a_cell_and_as_often_as_it_stands_there():
+    network, frames = fitted(GRID)
+    _, left, _ = network(frames)
+    query = torch.full((1, 8), 100.0)
+    with torch.no_grad():
+        network.key.weight.zero_()
+        network.key.bias.fill_(1.0)  # every kind is asked for, whatever it takes
+        everything = network.match(query, left, left[:1], START).exp()
+    torch.testing.assert_close(everything, torch.full((1, 9), 49.0))
+
+
+def test_a_kind_in_view_is_asked_for_unless_the_query_says_otherwise():
+    network, _ = fitted(GRID)
+    with torch.no_grad():
+        network.key.weight.zero_()
+        network.key.bias.zero_()
+        network.rarity.fill_(1.0)
+    left = torch.zeros(2, network.memory)
+    left[0, 5], left[1, 6] = 1, 1
+    own = torch.zeros(1, network.memory)
+    own[0, 6] = 1
+    like, unlike = network.match(torch.zeros(1, 8), left, own, START)[0].flip(0)
+    assert (like - unlike).item() == pytest.approx(memory.ALIKE, rel=1e-3)
+
+
+def test_dropped_cells_are_dropped_from_the_vector_alone_and_only_in_training():
+    network, frames = fitted(GRID)
+    vectors, left, _ = network(frames)
+    again, same, _ = network.train()(frames)
+    assert not torch.allclose(vectors, again)
+    torch.testing.assert_close(left, same)
+    torch.testing.assert_close(network.eval()(frames)[0], vectors)
+
+
+def test_a_point_is_told_by_its_coordinates():
+    maps = torch.full((1, 2, 5, 9), -50.0)
+    maps[0, 0, 4, 0] = maps[0, 1, 2, 6] = 50.0  # at the right and above; in the middle and to the lower side
+    torch.testing.assert_close(memory.places_of(maps), torch.tensor([[1.0, 0.0, -1.0, 0.5, 1.0, 1.0]]))
+
+
+def test_images_are_asked_for_and_laid_over_alike_wherever_things_stand():
+    """Two maps that are moved by as much match as before, up to the borders, where convolutions see the edge."""
+    network, _ = fitted(IMAGE)
+    with torch.no_grad():
+        for parameter in network.ask.parameters():
+            parameter.normal_()
+    width, height = network.embedding.map_shape
+    maps = torch.zeros(2, OPTIONS.looks, width, height)
+    maps[0, :, 2, 2], maps[1, :, 2, 3] = 1.0, 1.0
+    keys = torch.zeros(2, network.keys)
+    scores = []
+    for moved in (maps, maps.roll(1, 2)):
+        left = torch.cat([keys, moved.flatten(1)], 1)
+        scores.append(network.match(torch.zeros(1, 8), left[:1], left[1:], START))
+    torch.testing.assert_close(scores[0], scores[1])
+    assert not torch.allclose(scores[0], network.match(torch.zeros(1, 8), left[:1], left[:1], START))
+    nothing, one = (
+        network.lay(torch.full((1, 1), amount), torch.full((1,), amount), left[:1], left[1:]) for amount in (0.0, 1.0)
+    )
+    assert not torch.allclose(nothing, one)

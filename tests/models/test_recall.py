@@ -9,7 +9,16 @@ import torch
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.network import Output
-from attentiontuner.models.recall import MOST, NEVER, RECALL_HEAD, RecallConfig, Recalled, RecallTransformer, settle
+from attentiontuner.models.recall import (
+    BEFORE,
+    GONE,
+    MOST,
+    NEVER,
+    RECALL_HEAD,
+    RecallConfig,
+    RecallTransformer,
+    settle,
+)
 from tests.methods.configs import loss_of
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, VECTOR, packed_demos
 
@@ -20,22 +29,29 @@ def small(observation, **options):
     torch.manual_seed(0)
     model = RecallTransformer(RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)).eval()
     with torch.no_grad():  # gates that do something
-        recall = model.layers[0].recall
-        for gate in (recall.asks, recall.offers, *([recall.when] if recall.when else [])):
-            gate.weight.normal_()
+        recall = head_of(model)
+        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
+            if gate is not None:
+                gate.weight.normal_()
+        recall.bias.fill_(-4.0)
     packed = packed_demos(observation, LENGTHS, 4)
     seen = np.bincount(packed.frame_index, minlength=len(packed.frames))
     model.fit([(packed.frames, seen)], len(packed.frames))
     return model, packed
 
 
+def head_of(model):
+    """The recall head of a network."""
+    return model.layers[model.config.recall_layer - 1].recall
+
+
 def scores_of(model, batch):
     return model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].scores
 
 
-def memory_of(recalled, batch, loss):
-    """The memory loss of what a recall head did, by its kind."""
-    model = RecallConfig(GRID, 4, loss=loss)
+def memory_of(recalled, batch):
+    """The memory loss of what a recall head did."""
+    model = RecallConfig(GRID, 4)
     head = model.build().action_head
     output = Output(head, torch.zeros(len(batch.slot), 4), {RECALL_HEAD: recalled})
     return loss_of(output, batch, model, "recall").terms["memory"]
@@ -43,17 +59,17 @@ def memory_of(recalled, batch, loss):
 
 OPTIONS = [
     {},
-    {"keys": "observation"},
-    {"gates": "full"},
+    BEFORE,
     {"periods": ()},
     {"whole": False},
-    {"standardise": False},
-    {"when": False, "marks": 0},
-    {"carry_action": False, "positions": False},
-    {"action_tokens": True},
-    {"action_tokens": True, "heads": 1, "keys": "observation"},
-    {"bias": -1.0},
+    {"bounded": False},
+    {"timing": "added"},
+    {"positions": False},
+    {"means": False, "alike": False},
+    {"marks": 0, "sums": 0},
+    {"points": 0, "looks": 0},
     {"layers": 1, "heads": 1},
+    {"layers": 3, "recall_layer": 3},
 ]
 
 
@@ -80,36 +96,67 @@ def test_streaming_equals_the_full_pass(observation, options):
                 assert counts.sum().item() == pytest.approx(recalled.mass[e, t].item(), rel=1e-4, abs=1e-6)
 
 
-def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does():
-    model, packed = small(GRID)
-    embedding = model.observation_embedding
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_cell_is_matched_wherever_it_stands_and_as_often_as_it_does(bounded):
+    model, packed = small(GRID, bounded=bounded)
+    embedding, start = model.observation_embedding, head_of(model).bias
     frame = torch.from_numpy(packed.frames[:1])
     moved = frame.view(1, *GRID.parts[0][1].shape).flip(1).flatten(1)
     query = torch.randn(1, 8, generator=torch.Generator().manual_seed(1))
     (_, one, _), (_, other, _) = embedding(frame), embedding(moved)
-    torch.testing.assert_close(embedding.match(query, one), embedding.match(query, other))
-    assert (one / embedding.rarity.clamp(min=1e-9)).sum().item() == pytest.approx(49)
-    twice = embedding.match(query, 2 * one) - embedding.match(query, one)
+    match = embedding.match(query, one, one, start)
+    torch.testing.assert_close(match, embedding.match(query, other, one, start))
+    assert (one / (1 if bounded else embedding.rarity.clamp(min=1e-9))).sum().item() == pytest.approx(49)
+    twice = embedding.match(query, 2 * one, one, start) - match
     assert twice.item() == pytest.approx(np.log(2), rel=1e-5)
 
 
 def test_a_cell_in_view_is_told_what_the_recalled_steps_that_hold_its_kind_say():
-    model, _ = small(GRID)
-    recall = model.layers[0].recall
-    recall.recognised = torch.nn.Identity()  # what comes in is what is told: 4 marks of 2 cells
-    weights = torch.tensor([[[0.0, 0.5, 0.25]]])  # one step recalls the second and third of three
+    model, _ = small(GRID, sums=0)
+    recall = head_of(model)
+    recall.recognised = torch.nn.Identity()  # what comes in is what is told: share, order and 4 marks of 2 cells
+    amounts = torch.tensor([[[1e-9, 2.0, 1.0]]])  # one step recalls the second and third of three
+    mass = amounts.sum(-1)
     memory = torch.tensor([[[3.0, 3, 0], [0, 2, 0], [0, 1, 1]]])  # how often they hold the kinds 0, 1, 2
     marks = torch.tensor([[[9.0, 9, 9, 9], [1, 2, 3, 4], [10, 20, 30, 40]]])
-    told = recall.recognise(weights, marks, memory, torch.tensor([[[0, 1], [2, 1]]])[:, 1:])
-    kind_2, kind_1 = 0.25 * marks[0, 2], 0.5 * marks[0, 1] + 0.25 * marks[0, 2]
-    torch.testing.assert_close(told[0, 0], torch.stack([kind_2, kind_1], 1).flatten())
-    assert recall.recognise(weights, marks, memory, torch.tensor([[[0, 0]]])).abs().sum() == 0  # held, not recalled
+    told = recall.hear(amounts, mass, marks, memory, torch.tensor([[[2, 1]]]))[0, 0].view(6, 2).T
+    kind_2, kind_1 = (marks[0, 2], (2 * marks[0, 1] + marks[0, 2]) / 3)
+    expected = torch.stack([torch.tensor([0.25, 2 / 3, *kind_2]), torch.tensor([0.75, 2 / 9, *kind_1])])
+    torch.testing.assert_close(told, expected, rtol=0.03, atol=1e-3)
+    held = recall.hear(amounts, mass, marks, memory, torch.tensor([[[0, 0]]]))
+    assert held.abs().max() < 1e-4  # held, not recalled
 
 
-@pytest.mark.parametrize("options", [{}, {"keys": "observation"}, {"gates": "full"}], ids=str)
-def test_taking_a_part_away_leaves_the_others(options):
-    model, packed = small(GRID, **options)
-    recall, batch = model.layers[0].recall, DemoData(packed).batch(np.arange(3))
+def test_what_recalled_steps_hand_over_is_added_up():
+    model, _ = small(VECTOR, sums=2)
+    recall = head_of(model)
+    recall.added = torch.nn.Identity()
+    amounts, says = torch.tensor([[[1.0, 2.0, 1e-9]]]), torch.tensor([[[1.0, -3.0], [10.0, 0.5], [7.0, 7.0]]])
+    none = torch.zeros(1, 1, 0, dtype=torch.long)
+    told = recall.hear(amounts, amounts.sum(-1), says, torch.zeros(1, 3, 8), none)
+    torch.testing.assert_close(told[0, 0], torch.tensor([21.0, -2.0]))
+
+
+def test_gates_take_away_and_never_add():
+    model, packed = small(GRID)
+    recall, batch = head_of(model), DemoData(packed).batch(np.arange(3))
+    past = torch.ones(6, 6, dtype=torch.bool).tril(-1)
+    with torch.no_grad():
+        for gate in (recall.asks, recall.offers, recall.clock):
+            gate.weight.zero_()
+        recall.asks.bias.fill_(50.0)
+        wide_open = scores_of(model, batch)
+        for bias in (60.0, 2.0, -8.0):
+            recall.asks.bias.fill_(bias)
+            change = (scores_of(model, batch) - wide_open)[:, past]
+            assert (change <= 1e-6).all()
+            assert (change < -1).all() == (bias < 0)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_taking_a_part_away_leaves_the_others(bounded):
+    model, packed = small(GRID, bounded=bounded)
+    recall, batch = head_of(model), DemoData(packed).batch(np.arange(3))
 
     def changed_by(gate):
         with torch.no_grad():
@@ -117,23 +164,43 @@ def test_taking_a_part_away_leaves_the_others(options):
             gate.weight.mul_(1.5)
             return not torch.allclose(scores_of(model, batch), before)
 
-    assert changed_by(recall.when)
-    assert changed_by(recall.asks) == changed_by(recall.offers) == (recall.config.gates == "scalar")
-    assert changed_by(model.observation_embedding.key) == (recall.config.keys == "cells")
+    assert all(changed_by(gate) for gate in (recall.asks, recall.offers, model.observation_embedding.key))
+    assert changed_by(recall.clock) == bounded
 
 
-def test_a_step_may_ask_for_a_position_whatever_was_seen_there():
-    model, packed = small(GRID, bias=-30.0)  # far below the largest score
-    recall = model.layers[0].recall
+def test_the_clock_asks_for_a_step_whatever_was_seen_there():
+    model, packed = small(GRID)
+    recall = head_of(model)
     batch = DemoData(packed).batch(np.arange(3))
     with torch.no_grad():
-        for gate in (recall.asks, recall.offers, recall.when):
+        for gate in (recall.asks, recall.offers, recall.clock):
             gate.weight.zero_()
+        recall.asks.bias.fill_(-60.0)  # as good as closed: what the clock says is then added
         before = scores_of(model, batch)
-        recall.when.bias.copy_(model.positional_encoding(torch.tensor([1]))[0])
-        asked = scores_of(model, batch) - before
-    assert (asked[1, 3:, :3].argmax(-1) == 1).all()
-    torch.testing.assert_close(asked[0, 3, :3], asked[1, 3, :3], atol=1e-4, rtol=0)  # other episodes, other sights
+        asked, when = (model.positional_encoding(torch.tensor([step]))[0] for step in (1, 5))
+        recall.clock.weight.copy_(torch.outer(asked, when))  # at step 5 for step 1
+        change = scores_of(model, batch) - before
+    assert change[1, 5, :5].argmax() == 1
+    torch.testing.assert_close(change[0, 3, :3], change[1, 3, :3], atol=1e-4, rtol=0)  # other episodes, other sights
+
+
+def test_tokens_do_not_know_their_time():
+    model, _ = small(GRID)
+    seen, last, begins = torch.randn(2, 16), torch.tensor([1, 1]), torch.tensor([False, False])
+    torch.testing.assert_close(*(model.tokens(seen, last, begins, torch.tensor([t, t])) for t in (1, 99)))
+
+
+@pytest.mark.parametrize("teacher", [0.0, 1.0])
+def test_in_training_the_rest_of_the_network_reads_what_the_expert_recalls(teacher):
+    model, packed = small(GRID, teacher=teacher, dropped_cells=0.0)
+    batch = DemoData(packed).batch(np.arange(3))
+    with torch.no_grad():
+        taught = model.train()(batch, (RECALL_HEAD,))
+        alone = model(batch)
+        played = model.eval()(batch, (RECALL_HEAD,))
+    assert torch.allclose(taught.distribution, played.distribution) == (teacher == 0)
+    torch.testing.assert_close(alone.distribution, played.distribution)  # not where nothing is supervised
+    torch.testing.assert_close(taught.watched[RECALL_HEAD].scores, played.watched[RECALL_HEAD].scores)  # its own
 
 
 @pytest.mark.parametrize("positions", [True, False])
@@ -164,63 +231,57 @@ def test_count_loss_is_least_where_exp_of_the_score_is_the_multiplicity():
     assert wanted.sum() == multiplicity.sum()
     raw = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), requires_grad=True)
     past = torch.ones(6, 6, dtype=torch.bool).tril(-1)
-    scores, _, mass, cut = settle(raw, past)
-    memory_of(Recalled(scores, mass, cut), batch, "count").backward()
+    memory_of(settle(raw, past), batch).backward()
     inside = torch.arange(6) < batch.lengths[:, None]
     expected = (raw.detach().exp() - wanted) * past * inside[:, :, None] / multiplicity.sum()
     torch.testing.assert_close(raw.grad, expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", ["count", "rows", "binary"])
-def test_a_score_that_is_cut_off_is_led_back_by_the_loss_alone(loss):
+def test_a_score_that_is_cut_off_is_led_back_by_the_loss_alone():
     batch = DemoData(packed_demos(GRID, LENGTHS, 4)).batch(np.arange(3))
     raw = torch.zeros(3, 6, 6)
     raw[1, 5, 2] = 9.0
     raw.requires_grad_()
-    scores, weights, mass, cut = settle(raw, torch.ones(6, 6, dtype=torch.bool).tril(-1))
-    assert scores[1, 5, 2].item() == MOST
-    (weights.sum() + mass.sum()).backward(retain_graph=True)
+    settled = settle(raw, torch.ones(6, 6, dtype=torch.bool).tril(-1))
+    assert settled.scores[1, 5, 2].item() == MOST
+    (settled.share().sum() + settled.mass.sum()).backward(retain_graph=True)
     assert raw.grad[1, 5, 2].item() == 0
     raw.grad.zero_()
-    memory_of(Recalled(scores, mass, cut), batch, loss).backward()
+    memory_of(settled, batch).backward()
     assert raw.grad[1, 5, 2].item() > 0
 
 
 def test_the_null_key_has_score_0_and_value_0():
-    _, weights, mass, _ = settle(torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool))
-    torch.testing.assert_close(weights, torch.full((1, 3), 0.25))
-    torch.testing.assert_close(mass, torch.tensor([3.0]))
+    settled = settle(torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(settled.share(), torch.full((1, 3), 0.25))
+    torch.testing.assert_close(settled.mass, torch.tensor([3.0]))
 
 
 def test_a_row_may_recall_nothing():
-    scores = torch.full((1, 4), NEVER)
-    _, weights, mass, _ = settle(scores, torch.zeros(1, 4, dtype=torch.bool))
-    assert weights.sum() == 0
-    assert mass.item() == 0
+    settled = settle(torch.full((1, 4), NEVER), torch.zeros(1, 4, dtype=torch.bool))
+    assert settled.share().sum() == 0
+    assert settled.mass.item() == 0
 
 
 def test_the_amount_read_is_whole_and_many_small_errors_do_not_add_up():
     raw = torch.tensor([0.9, 1.2, *[0.04] * 30]).log().requires_grad_()
-    scores, _, mass, _ = settle(raw, torch.ones(32, dtype=torch.bool))
+    _, amounts, mass, _ = settle(raw, torch.ones(32, dtype=torch.bool))
     exact = torch.tensor([0.0, 0.0, *[-20.0] * 30])  # two things
     two = settle(exact, torch.ones(32, dtype=torch.bool))
-    whole, soft, binary = (
-        small(GRID, **options)[0].layers[0].recall for options in ({}, {"whole": False}, {"loss": "binary"})
-    )
-    torch.testing.assert_close(whole.read(scores, mass), whole.read(two[0], two[2]))
-    for other in (soft, binary):  # 3.3 things; the scores of the binary loss count nothing, so nothing is rounded
-        assert not torch.allclose(other.read(scores, mass), whole.read(scores, mass), atol=1e-2)
-    whole.read(scores, mass).sum().backward()
+    whole, soft = (head_of(small(GRID, **options)[0]) for options in ({}, {"whole": False}))
+    torch.testing.assert_close(whole.read(amounts, mass), whole.read(two.amounts, two.mass))
+    assert not torch.allclose(soft.read(amounts, mass), whole.read(amounts, mass), atol=1e-2)  # 3.3 things
+    whole.read(amounts, mass).sum().backward()
     assert raw.grad.abs().min() > 0  # what was rounded away still learns
 
 
-@pytest.mark.parametrize("loss", ["count", "rows", "binary"])
-def test_training_on_pairs_makes_the_mass_a_count(loss):
-    model, packed = small(GRID, loss=loss)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_training_on_pairs_makes_the_mass_a_count(bounded):
+    model, packed = small(GRID, bounded=bounded, dropped_cells=0.0)
     data = DemoData(packed)
     batch = data.batch(np.arange(3))
     model.train()
-    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    optimiser = torch.optim.Adam(model.parameters(), 6e-3 if bounded else 3e-3)
     config = model.config
     before = loss_of(model(batch, (RECALL_HEAD,)), batch, config, "recall").terms["memory"].item()
     for _ in range(150):
@@ -229,10 +290,9 @@ def test_training_on_pairs_makes_the_mass_a_count(loss):
         found.total.backward()
         optimiser.step()
     assert found.terms["memory"].item() < before - 0.3
-    if loss == "count":
-        inside = torch.arange(6) < batch.lengths[:, None]
-        mass = model.eval()(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].mass * inside
-        torch.testing.assert_close(mass, batch.recalled().sum(-1), atol=0.35, rtol=0)
+    inside = torch.arange(6) < batch.lengths[:, None]
+    mass = model.eval()(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].mass * inside
+    torch.testing.assert_close(mass, batch.recalled().sum(-1), atol=0.35, rtol=0)
 
 
 def test_input_is_standardised_with_the_training_set():
@@ -244,7 +304,6 @@ def test_input_is_standardised_with_the_training_set():
     assert embedding.rarity[common].item() == pytest.approx(1 / often[common].item(), rel=1e-5)
     assert embedding.rarity[rare] > embedding.rarity[common]
     assert (embedding.rarity[often == 0] == 0).all()
-    assert (small(GRID, rarity=False)[0].observation_embedding.rarity == 1).all()
     constant = (embedding.mean > 1 - 1e-9) | (embedding.mean == 0)
     assert (embedding.scale[constant] == 0).all()
     assert set(model.state_dict()) >= {"observation_embedding.mean", "observation_embedding.scale"}
@@ -264,12 +323,27 @@ def test_an_episode_that_began_later_than_the_one_beside_it_is_played_as_if_alon
 
 def test_images_have_four_layers_where_nothing_is_said_and_the_others_two():
     assert [RecallConfig(kind, 4).layers for kind in (IMAGE, GRID, VECTOR)] == [4, 2, 2]
-    assert RecallConfig(IMAGE, 4, layers=1).layers == 1
+    assert [RecallConfig(kind, 4).recall_layer for kind in (IMAGE, GRID, VECTOR)] == [2, 1, 1]
+    assert RecallConfig(IMAGE, 4, layers=1).recall_layer == 1
 
 
 def test_config_survives_json_and_refuses_nonsense():
-    config = RecallConfig(GRID, 7, periods=(2, 5), keys="observation")
+    config = RecallConfig(GRID, 7, periods=(2, 5), marks=3)
     assert RecallConfig.from_json(config.to_json()) == config
-    for wrong in ({"keys": "tiles"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}, {"marks": -1}):
+    for wrong in (
+        *({"timing": "late"}, {"d_model": 30, "heads": 4}, {"periods": (0,)}, {"layers": 0}, {"marks": -1}),
+        *({"recall_layer": 3}, {"teacher": 1.5}, {"dropped_cells": 1.0}),
+    ):
         with pytest.raises(UserError, match="model"):
             RecallConfig(GRID, 7, **wrong)
+
+
+def test_a_network_of_an_older_version_is_read_as_it_was_made():
+    old = {name: value for name, value in RecallConfig(GRID, 7).to_json().items() if name not in BEFORE} | GONE
+    config = RecallConfig.from_json(old)
+    assert {name: getattr(config, name) for name in BEFORE} == BEFORE
+    with pytest.raises(UserError, match="gates: 'full'"):
+        RecallConfig.from_json({**old, "gates": "full"})
+    with pytest.raises(UserError, match="when: False"):
+        RecallConfig.from_json({**old, "when": False})
+    assert not RecallConfig.from_json({**old, "when": False, "positions": False}).positions

@@ -96,7 +96,7 @@ def test_bad_choices_are_one_clear_line(choice: dict[str, object], message: str)
         ({"precision": "bfloat16"}, "--precision is bfloat16: give float32 with method 'recall'"),
         ({"heads": "2:1"}, "--heads '2:1': method 'recall' supervises head 1:1, no other"),
         ({"heads": "all", "split_pairs": True}, "--heads 'all'"),
-        ({"model": {"token_dropout": 1.5}}, "token_dropout: 1.5"),
+        ({"model": {"dropped_cells": 1.5}}, "dropped_cells: 1.5"),
     ],
 )
 def test_the_recall_head_is_one_and_counts_in_float32(choice: dict[str, object], message: str) -> None:

@@ -29,9 +29,9 @@ METHOD = "recall"
 
 NOT_GIVEN = {
     **dict.fromkeys(RECIPE, "the method's own if not given"),
-    "method": f"{METHOD} if not given; a run that goes on keeps the one it began with",
+    "method": f"{METHOD} if not given",
 }
-"""What happens where these are not given."""
+"""What happens where these are not given. A run that goes on keeps what it began with."""
 
 
 @borrows("choices", TrainConfig, DECIDED_HERE, NOT_GIVEN)
@@ -57,7 +57,8 @@ def train(
 
     Method attentiontuner is the paper's, to the letter; vanilla is its control without pairs.
 
-    Killed or stopped at any moment, the same command goes on where it was. Several GPUs:
+    Killed or stopped at any moment, the same command goes on where it was, with the method, network and recipe it
+    began with. Several GPUs:
     torchrun --nproc-per-node N -m attentiontuner train ...
 
     Args:
@@ -87,8 +88,12 @@ def train(
     from attentiontuner.training.train import facts_of
     from attentiontuner.training.train import train as train_run
 
-    method = choices.pop("method", None) or Run(out).method() or METHOD
-    config = paper_config(chosen, method, fields, facts_of(store), **choices)
+    begun = Run(out).begun()
+    method = choices.pop("method", None) or (begun.method if begun else METHOD)
+    if begun is not None and begun.method == method:
+        choices = {name: getattr(begun, name) for name in RECIPE} | choices
+        fields = begun.model.chosen() | fields
+    config = paper_config(chosen, method, fields, facts_of(store, choices.get("demos")), **choices)
     evaluate = None
     if config.eval_every:
         chosen.make_env().close()  # one that cannot be played is refused before anything is trained

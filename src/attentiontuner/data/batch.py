@@ -68,6 +68,11 @@ class Batch:
         return self.slot < self.rows * self.longest
 
     @property
+    def row(self) -> Tensor:
+        """`[S]` the row of each step's episode; of the fillers the last."""
+        return (self.slot // self.longest).clamp(max=self.rows - 1)
+
+    @property
     def begins(self) -> Tensor:
         """`[S]` bool: the steps that are the first of their episode."""
         return self.time == 0

@@ -36,6 +36,9 @@ MAP_LIMIT = 128
 NO_CURVES = ("epoch", "seconds", "demonstrations_per_second")
 """What a run's lines say that is no learning curve."""
 
+MOST_POINTS = 600
+"""The most epochs of which a record has the learning curves."""
+
 CURVE_DIGITS = 5
 
 RESULT_NEUTRAL = frozenset({"test_demos", "heatmap_epochs", "precision", "memory_limit"}) | CHANGEABLE
@@ -60,7 +63,7 @@ class Record:
         revision: git revision of the code, None outside a repository; `+` at the end: with uncommitted changes.
         versions, device: of what it ran on.
         seconds: `collect`, `train`, `evaluate`.
-        curves: one list per metric, one number (or None) per epoch.
+        curves: one list per metric, one number (or None) per epoch, or per epoch that `epoch` lists.
         evaluation: see `evaluation_part`.
         attention: see `attention_maps`; empty where none were made.
         longer: evaluations like `evaluation` by the other values of `length` the cell asks for, as text.
@@ -132,6 +135,12 @@ class Record:
         return record
 
     @property
+    def curve_epochs(self) -> list[int]:
+        """The epochs that its curves have numbers of."""
+        listed = self.curves.get("epoch")
+        return list(range(1, self.cell.epochs + 1)) if listed is None else [int(epoch or 0) for epoch in listed]
+
+    @property
     def observation(self) -> ObservationSpec:
         """What the network reads."""
         return ObservationSpec.from_json(self.config["model"]["observation"])
@@ -148,8 +157,8 @@ class Record:
                 raise RecordError(f"{solved}, but {outcome.count('1')} in the list of episodes")
         if set(self.longer) != {str(length) for length in self.cell.lengths}:
             raise RecordError(f"evaluations at lengths {', '.join(self.longer)}, not {self.cell.lengths}")
-        if any(len(curve) != self.cell.epochs for curve in self.curves.values()):
-            raise RecordError(f"a learning curve does not have {counted(self.cell.epochs, 'epoch')}")
+        if any(len(curve) != len(self.curve_epochs) for curve in self.curves.values()):
+            raise RecordError(f"a learning curve does not have {counted(len(self.curve_epochs), 'epoch')}")
         if any(not math.isfinite(float(value)) for value in self.seconds.values()):
             raise RecordError("a timing is not a number")
 
@@ -208,10 +217,13 @@ def finished(records: Path, cell: Cell) -> Record | None:
 
 def difference_from(record: Record, cell: Cell) -> str:
     """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is."""
-    now = {"cell": cell.to_json(), **cell_config(cell).to_json()}
-    model = {**record.config["model"], "observation": record.observation.to_json()}  # it can be written in two ways
-    older = {name: value for name, value in _MODEL_DEFAULTS.items() if name in now["model"]}
-    before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": {**older, **model}}
+    config = cell_config(cell)
+    now = {"cell": cell.to_json(), **config.to_json()}
+    try:
+        model = type(config.model).from_json(record.config["model"]).to_json()  # as it is written now
+    except UserError as error:
+        return str(error)
+    before = {"cell": record.cell.to_json(), **_DEFAULTS, **record.config, "model": model}
     difference = first_difference(_decisive(before), _decisive(now))
     return "" if difference is None else "{} {}, not {}".format(*difference)
 
@@ -259,8 +271,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 _DEFAULTS = {item.name: item.default for item in fields(TrainConfig) if item.default is not MISSING}
-_MODEL_DEFAULTS = {"action_tokens": False}
-"""What a record means that is older than a field of the configuration, or of its network's where that has it."""
+"""What a record means that is older than a field of the configuration."""
 
 
 def _percent(evaluation: Mapping[str, Any]) -> float:
@@ -288,10 +299,15 @@ def evaluation_part(results: Sequence[EpisodeResult], seed: int) -> dict[str, An
 
 
 def compact_curves(metrics: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """Learning curves from a run's lines, with five significant digits, None where an epoch does not have one."""
-    epochs = list(metrics)
-    names = dict.fromkeys(name for line in epochs for name in line if name not in NO_CURVES)
-    return {name: [_digits(line.get(name)) for line in epochs] for name in names}
+    """Learning curves from a run's lines, with five significant digits, None where an epoch does not have one. Where
+    not every epoch was tested, or there are very many, of some epochs only: then `epoch` says which."""
+    every = list(metrics)
+    tested = [line for line in every if "test_accuracy" in line] or every
+    step = -(-len(tested) // MOST_POINTS)
+    chosen = tested[(len(tested) - 1) % step :: step] if tested else []
+    names = dict.fromkeys(name for line in chosen for name in line if name not in NO_CURVES)
+    curves = {name: [_digits(line.get(name)) for line in chosen] for name in names}
+    return curves if len(chosen) == len(every) else {"epoch": [line["epoch"] for line in chosen], **curves}
 
 
 def encode_map(weights: NDArray[Any], limit: int = MAP_LIMIT) -> dict[str, Any]:

@@ -5,7 +5,7 @@ watched. One of your own is a subclass, registered in a file named with `attenti
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
@@ -67,11 +67,12 @@ class Method:
 
     def network_for(self, observation: ObservationSpec, actions: ActionSpec, **changes: Any) -> NetworkConfig:
         """The network for these observations and actions, some of its fields replaced."""
-        network = self.network(observation, actions)
-        if unknown := sorted(set(changes) - set(vars(network))):
-            has = ", ".join(name for name in vars(network) if name not in ("observation", "actions"))
-            raise UserError(f"the network of method {self.name!r} has no {', '.join(unknown)}: it has {has}")
-        return replace(network, **changes)
+        known = self.network(observation, actions).chosen()
+        if unknown := sorted(set(changes) - set(known)):
+            raise UserError(
+                f"the network of method {self.name!r} has no {', '.join(unknown)}: it has {', '.join(known)}"
+            )
+        return self.network(observation, actions, **changes)
 
     def resolved(self, config: "TrainConfig") -> NetworkConfig:
         """The network of a run with everything decided that depends on the rest of its configuration."""

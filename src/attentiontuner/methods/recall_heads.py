@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,21 +11,37 @@ from torch import Tensor
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import binary_cross_entropy, counting_loss, row_cross_entropy
+from attentiontuner.losses import counting_loss
 from attentiontuner.methods.method import DataFacts, Method
 from attentiontuner.models.heads import Head
 from attentiontuner.models.network import NetworkConfig, Output
-from attentiontuner.models.recall import MOST, RECALL_HEAD, RecallConfig, Recalled
+from attentiontuner.models.recall import MOST, RECALL_HEAD, RecallConfig, Settled
 from attentiontuner.tasks.task import Task
 
 if TYPE_CHECKING:
     from attentiontuner.runs.config import TrainConfig
 
-DEMONSTRATIONS = 120_000
-"""How many demonstrations the network sees on a task, each of the data set's as often as that takes…"""
+FEW = 2_000
+"""So many demonstrations or fewer are few: a smaller network, and smaller batches of them."""
 
-EPOCHS = 10
-"""… and at least this often."""
+
+@dataclass(frozen=True)
+class Often:
+    """How many demonstrations a network sees in all: each so many times, within bounds."""
+
+    times: int
+    least: int
+    most: int
+
+    def epochs(self, demonstrations: int) -> int:
+        seen = min(max(self.times * demonstrations, self.least), self.most)
+        return max(1, round(seen / demonstrations))
+
+
+SYMBOLS, IMAGES = Often(60, 12_000, 24_000), Often(160, 32_000, 100_000)
+"""Of few demonstrations; images take longer to be seen than symbols."""
+
+MANY = Often(10, 120_000, 1_000_000)
 
 
 class RecallWithoutPairs(Method):
@@ -38,14 +54,25 @@ class RecallWithoutPairs(Method):
     precision = "float32"  # exp of a score counts things: eight bits are too few to count with
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
-        epochs = task.epochs.get(self.name, max(EPOCHS, round(DEMONSTRATIONS / task.demonstrations)))
+        """By the number of demonstrations and by what is seen. With images what the head recalls is less exact than
+        what the expert does, so that half of the episodes read its own; and a few are soon learned by heart."""
+        demonstrations = task.demonstrations if data is None else data.demonstrations
+        few, images = demonstrations <= FEW, "image" in task.observation.kinds
+        model: dict[str, Any] = {"teacher": 0.5 if images else 1.0}
+        if few:
+            model |= {"d_model": 64, "feedforward": 256} | ({"dropout": 0.3, "alone": 0.5} if images else {})
+            epochs = (IMAGES if images else SYMBOLS).epochs(demonstrations)
+        else:
+            epochs = task.epochs.get(self.name, MANY.epochs(demonstrations))
         return {
+            "model": model,
             "epochs": epochs,
-            "batch_size": 32,
+            "batch_size": 8 if few else 32,
             "learning_rate": 1e-3,
             "schedule": "cosine",
             "warmup_steps": 100,
             "clip": 1.0,
+            "weight_decay": 0.1 if images else 1.0,
             "attend_self": False,
         }
 
@@ -89,19 +116,13 @@ class RecallHeads(RecallWithoutPairs):
             raise UserError(f"{name_of(int(labels.episode[first]))}: {pair}, but {most}")
 
     def recall_strength(self, output: Output) -> Tensor:
-        recalled: Recalled = output.watched[RECALL_HEAD]
+        recalled: Settled = output.watched[RECALL_HEAD]
         return recalled.scores
 
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
-        """The loss of the kind the network names, over the annotated episodes, with what scores were cut off by added,
-        divided by the number of things that as many annotated episodes recall on average: a task whose steps recall
-        much would otherwise drown the imitation loss."""
-        recalled: Recalled = output.watched[RECALL_HEAD]
-        wanted, model = batch.recalled(), config.model
-        assert isinstance(model, RecallConfig)
-        if model.loss == "count":
-            rows = counting_loss(recalled.scores, recalled.mass, wanted)
-        else:
-            kind = row_cross_entropy if model.loss == "rows" else binary_cross_entropy
-            rows = kind(recalled.scores, wanted)
-        return ((rows + recalled.cut) * batch.counted()).sum() / batch.totals.things
+        """The counting loss of the annotated episodes, with what scores were cut off by added, divided by the number of
+        things that as many annotated episodes recall on average: a task whose steps recall much would otherwise drown
+        the imitation loss."""
+        recalled: Settled = output.watched[RECALL_HEAD]
+        rows = counting_loss(recalled.scores, recalled.mass, batch.recalled()) + recalled.cut
+        return (rows * batch.counted()).sum() / batch.totals.things

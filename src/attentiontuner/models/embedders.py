@@ -30,6 +30,9 @@ Embedder = Literal["paper", "lookup"]
 SMALLEST_IMAGE = 36
 """Pixels a side that the three convolutions need."""
 
+FIRST_CHANNELS = 32
+"""Channels of an image after the first convolution."""
+
 MOST_COMBINATIONS = 4096
 """Up to so many combinations of a cell's symbols are told apart; beyond, each channel's symbols on their own."""
 
@@ -117,9 +120,9 @@ class ImageEmbedding(nn.Module):
                     "a side in the task's wrap, and see that their channels come last"
                 )
             self.cnn = nn.Sequential(
-                nn.Conv2d(part.shape[2], 32, 8, stride=4),
+                nn.Conv2d(part.shape[2], FIRST_CHANNELS, 8, stride=4),
                 nn.ReLU(),
-                nn.Conv2d(32, 64, 4, stride=2),
+                nn.Conv2d(FIRST_CHANNELS, 64, 4, stride=2),
                 nn.ReLU(),
                 nn.Conv2d(64, 64, 3),
                 nn.ReLU(),
@@ -128,7 +131,7 @@ class ImageEmbedding(nn.Module):
         self.register_buffer("first_of_channel", first_of_channel(part.symbols), persistent=False)
         with torch.no_grad():
             last_map = self.features(self.planes(torch.zeros(1, part.nbytes, dtype=torch.uint8)))
-        self.channels, self.places = last_map.shape[1], last_map[0, 0].numel()
+        self.channels, self.places, self.map_shape = last_map.shape[1], last_map[0, 0].numel(), last_map.shape[2:]
         self.fc = nn.Sequential(nn.Linear(last_map.numel(), d_model), nn.Tanh())
 
     def planes(self, encoded: Tensor) -> Tensor:
@@ -141,8 +144,9 @@ class ImageEmbedding(nn.Module):
         one_hot = torch.zeros(*values.shape[:3], sum(self.part.symbols), dtype=dtype, device=values.device)
         return one_hot.scatter_(-1, values + self.first_of_channel, 1).permute(0, 3, 1, 2)
 
-    def features(self, planes: Tensor) -> Tensor:
-        """The last map `[U, channels, w, h]`."""
+    def maps(self, planes: Tensor) -> list[Tensor]:
+        """The map after each convolution, the last `[U, channels, w, h]`."""
+        maps = []
         for layer in self.cnn:
             if isinstance(layer, nn.Conv2d):
                 weight, stride = layer.weight, layer.stride[0]
@@ -150,7 +154,12 @@ class ImageEmbedding(nn.Module):
                     weight, stride = blocks_of_weight(weight), 1
                 assert layer.bias is not None
                 planes = conv_relu(planes, weight, layer.bias, stride, int(layer.padding[0]))
-        return planes
+                maps.append(planes)
+        return maps
+
+    def features(self, planes: Tensor) -> Tensor:
+        """The last map `[U, channels, w, h]`."""
+        return self.maps(planes)[-1]
 
     def vector(self, features: Tensor) -> Tensor:
         """`[U, channels, w, h]` → `[U, D]`."""

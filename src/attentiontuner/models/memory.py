@@ -1,21 +1,24 @@
 """Observations that leave their cells in memory, for heads that meet a past observation cell by cell.
 
 Legend: U distinct observations, D = d_model, h size of a head, M numbers an observation leaves in memory, Q queries,
-P past observations, K kinds of cell in an observation. All classes turn bytes `[U, nbytes]` into vectors `[U, D]`,
-memories `[U, M]` and the kinds of their cells `[U, K]`, standardise their input with the training set (`fit`), and
-`match` queries with memories.
+P past observations, K kinds of cell in an observation, L looks. All classes turn bytes `[U, nbytes]` into vectors
+`[U, D]`, memories `[U, M]` and the kinds of their cells `[U, K]`, standardise their input with the training set
+(`fit`), and `match` queries with memories.
 """
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attentiontuner.models.embedders import (
+    FIRST_CHANNELS,
     CellKinds,
     ImageEmbedding,
     VectorEmbedding,
@@ -27,8 +30,29 @@ from attentiontuner.models.kernels import BLOCK, image_blocks
 from attentiontuner.models.network import Observed
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
+TINY = 1e-20
+
+LITTLE = 0.02
+"""An amount that is as good as nothing: a mean over so little is near 0."""
+
+ALIKE = 2.0
+"""By how much a kind that is in view is asked for at first."""
+
 FITTED = 20_000
 """The most images or vectors a mean is taken over, spread over the training set."""
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Sizes of a memory, and what it can do; see `models.recall.RecallConfig`. `head` is h."""
+
+    d_model: int
+    head: int
+    bounded: bool
+    alike: bool
+    points: int
+    looks: int
+    dropped_cells: float
 
 
 class ObservationMemory(nn.Module, ABC):
@@ -42,15 +66,15 @@ class ObservationMemory(nn.Module, ABC):
     memory: int
     kinds_in_view: int
 
-    def fit(self, observed: Observed, frames: int, rarity: bool = True) -> None:
-        """Standardise with the training set, about `frames` observations; with `rarity` let rare kinds count more."""
+    def fit(self, observed: Observed, frames: int) -> None:
+        """Standardise with the training set, about `frames` observations."""
         parts = self.each_part()
         statistics = [part.statistics(frames) for part in parts]
         for block, seen in observed:
             for own, encoded in zip(statistics, self.split(torch.from_numpy(block)), strict=True):
                 own.add(encoded, seen)
         for part, own in zip(parts, statistics, strict=True):
-            part.standardise(own, rarity)
+            part.standardise(own)
 
     def each_part(self) -> "list[ObservationMemory]":
         """The memories of its parts."""
@@ -64,13 +88,20 @@ class ObservationMemory(nn.Module, ABC):
         """Empty statistics for `standardise`; `add` takes bytes `[u, nbytes]` with how many steps saw each `[u]`."""
         raise TypeError(f"{type(self).__name__} is standardised part by part")
 
-    def standardise(self, statistics: Any, rarity: bool) -> None:
+    def standardise(self, statistics: Any) -> None:
         """What `fit` does with the statistics of the training set."""
         raise TypeError(f"{type(self).__name__} is standardised part by part")
 
     @abstractmethod
-    def match(self, query: Tensor, memory: Tensor) -> Tensor:
-        """Log of Σ over the cells of exp(query · key): `[…, Q, h]`, `[…, P, M]` → `[…, Q, P]`."""
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
+        """Log of how much of what is asked for each past observation holds: queries `[…, Q, h]`, the memory of the past
+        `[…, P, M]`, what those who ask leave in memory themselves `[…, Q, M]`, and what scores start at `[]` →
+        `[…, Q, P]`. Bounded, a cell counts at most once: Σ over cells of σ(start + query · key); else Σ of exp."""
+
+    def lay(self, amounts: Tensor, mass: Tensor, memory: Tensor, own: Tensor) -> Tensor | float:
+        """The recalled observations laid over the one in view, as a vector: how much of each is recalled `[…, Q, P]`,
+        the sums of that `[…, Q]`, and memories as above → `[…, Q, D]`."""
+        return 0.0
 
 
 # --- symbol grids ----------------------------------------------------------------------------------------------------
@@ -97,15 +128,17 @@ class GridCells(ObservationMemory):
     A kind counts by how rare it is in the training set. Walls and floor are in every observation: counted as often as
     they occur, they drown the one object, and a query that has begun to match them may never find it."""
 
-    def __init__(self, part: Part, d_model: int, head: int) -> None:
+    def __init__(self, part: Part, options: MemoryOptions) -> None:
         super().__init__()
         self.part, self.kinds = part, CellKinds(part)
+        self.bounded, self.dropped = options.bounded, options.dropped_cells
         self.memory, self.kinds_in_view = self.kinds.count, self.kinds.per_observation
         features = self.kinds.features
-        self.weight = nn.Parameter(torch.randn(features, d_model) / math.sqrt(self.kinds_in_view))
-        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.weight = nn.Parameter(torch.randn(features, options.d_model) / math.sqrt(self.kinds_in_view))
+        self.bias = nn.Parameter(torch.zeros(options.d_model))
         self.kind = nn.Embedding(self.kinds.count, 32)
-        self.key = nn.Linear(32, head)
+        self.key = nn.Linear(32, options.head)
+        self.alike = nn.Parameter(torch.tensor(ALIKE)) if options.alike else None
         self.mean: Tensor
         self.scale: Tensor
         self.register_buffer("mean", torch.zeros(features))
@@ -116,16 +149,15 @@ class GridCells(ObservationMemory):
     def statistics(self, frames: int) -> Frequencies:
         return Frequencies(self.part, self.kinds)
 
-    def standardise(self, statistics: Frequencies, rarity: bool) -> None:
+    def standardise(self, statistics: Frequencies) -> None:
         """Standardise; rescale the first weights, so that vectors start at the same size; weigh kinds by rarity."""
         mean = statistics.count / statistics.steps
         deviation = np.sqrt(mean * (1 - mean).clip(0))
         scale = np.where(deviation > 1e-6, 1 / deviation.clip(0.05), 0)
         self.mean.copy_(torch.from_numpy(mean))
         self.scale.copy_(torch.from_numpy(scale))
-        if rarity:
-            often = mean.reshape(-1, self.kinds.count).sum(0)  # cells of each kind in an observation
-            self.rarity.copy_(torch.from_numpy(np.where(often > 0, 1 / often.clip(0.02), 0)))
+        often = mean.reshape(-1, self.kinds.count).sum(0)  # cells of each kind in an observation
+        self.rarity.copy_(torch.from_numpy(np.where(often > 0, 1 / often.clip(0.02), 0)))
         spread = float((mean * (1 - mean) * scale**2).sum())
         with torch.no_grad():
             self.weight.mul_(math.sqrt(self.kinds_in_view) / math.sqrt(max(spread, 1.0)))
@@ -134,18 +166,23 @@ class GridCells(ObservationMemory):
         """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and kinds `[U, K]`."""
         kinds = self.kinds(decode(encoded, self.part))
         feature = self.kinds.in_place(kinds)
-        summed = sum_of_rows(self.weight, feature, self.scale[feature])
+        summed = sum_of_rows(self.weight, feature, F.dropout(self.scale[feature], self.dropped, self.training))
         counts = torch.zeros(len(kinds), self.kinds.count, device=kinds.device).scatter_add_(
             1, kinds, torch.ones_like(kinds, dtype=torch.float32)
         )
         vectors = torch.tanh(summed - (self.mean * self.scale) @ self.weight + self.bias)
-        return vectors, counts * self.rarity, kinds
+        return vectors, counts * ((self.rarity > 0) if self.bounded else self.rarity), kinds
 
-    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
         scores = query @ self.key(self.kind.weight).T / math.sqrt(query.shape[-1])  # [..., Q, kinds]
+        if self.alike is not None:
+            scores = scores + self.alike * (own > 0)
+        if self.bounded:
+            asked = torch.sigmoid(scores + start + self.rarity.clamp(min=TINY).log())
+            return (asked @ memory.transpose(-1, -2)).clamp(min=TINY).log()
         largest = scores.amax(-1, keepdim=True).detach()
-        log_sum: Tensor = ((scores - largest).exp() @ memory.transpose(-1, -2)).clamp(min=1e-20).log()
-        return torch.add(log_sum, largest)
+        log_sum: Tensor = ((scores - largest).exp() @ memory.transpose(-1, -2)).clamp(min=TINY).log()
+        return torch.add(log_sum, largest) + start
 
 
 # --- images and vectors ----------------------------------------------------------------------------------------------
@@ -168,31 +205,21 @@ class Moments:
 
 
 class DenseCells(ObservationMemory):
-    """Images and vectors. What they leave in memory is a key for each place of the CNN's last map, or for all of it."""
+    """What images and vectors have in common: what they leave in memory are keys, one for each place."""
 
-    def __init__(self, part: Part, d_model: int, head: int) -> None:
+    part: Part
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, part: Part, options: MemoryOptions) -> None:
         super().__init__()
-        self.part, self.size = part, head
-        self.embedding: ImageEmbedding | VectorEmbedding
-        if part.kind == "image":
-            self.embedding = ImageEmbedding(part, d_model)
-            places = self.embedding.places
-            self.key = nn.Linear(self.embedding.channels, self.size)
-        else:
-            self.embedding = VectorEmbedding(part, d_model)
-            places = 1
-            self.key = nn.Linear(part.shape[0], self.size)
-        self.memory, self.kinds_in_view = places * self.size, 0
-        self.mean: Tensor
-        self.scale: Tensor
-        shape = part.shape if part.kind == "vector" else (part.shape[2], *part.shape[:2])
-        self.register_buffer("mean", torch.zeros(shape))
-        self.register_buffer("scale", torch.ones(shape[:1]))
+        self.part, self.size, self.bounded = part, options.head, options.bounded
+        self.kinds_in_view = 0
 
     def statistics(self, frames: int) -> Moments:
         return Moments(self.part, frames)
 
-    def standardise(self, statistics: Moments, rarity: bool) -> None:
+    def standardise(self, statistics: Moments) -> None:
         """The mean of every input, and the deviation of each channel. Places have no kinds, so none is rare."""
         mean = statistics.total / statistics.steps
         variance = (statistics.squares / statistics.steps - mean**2).clip(0)
@@ -202,22 +229,120 @@ class DenseCells(ObservationMemory):
         deviation = np.sqrt(variance)
         self.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1 / deviation.clip(1e-3), 0)))
 
-    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
-        none = torch.zeros(len(encoded), 0, dtype=torch.long, device=encoded.device)
-        if isinstance(self.embedding, ImageEmbedding):
-            planes = self.embedding.planes(encoded)  # [U, 16·C, w, h]
-            mean = image_blocks(self.mean.permute(1, 2, 0)[None], planes.dtype)
-            features = self.embedding.features((planes - mean) * self.scale.repeat(BLOCK**2)[:, None, None])
-            keys = self.key(features.flatten(2).transpose(1, 2))  # [U, places, h]
-            return self.embedding.vector(features), keys.flatten(1), none
-        inputs = (decode(encoded, self.part) - self.mean) * self.scale
-        return self.embedding.vector(inputs), self.key(inputs), none
-
-    def match(self, query: Tensor, memory: Tensor) -> Tensor:
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
         keys = memory.reshape(*memory.shape[:-2], -1, self.size)  # [..., P · places, h]
         scores = query @ keys.transpose(-1, -2) / math.sqrt(self.size)
-        return scores.view(*scores.shape[:-1], memory.shape[-2], -1).logsumexp(-1)
+        if self.bounded:
+            scores = F.logsigmoid(scores + start)
+        matched = scores.view(*scores.shape[:-1], memory.shape[-2], -1).logsumexp(-1)
+        return matched if self.bounded else matched + start
+
+
+class VectorCells(DenseCells):
+    """A flat vector: one key for all of it."""
+
+    def __init__(self, part: Part, options: MemoryOptions) -> None:
+        super().__init__(part, options)
+        self.embedding = VectorEmbedding(part, options.d_model)
+        self.key = nn.Linear(part.shape[0], self.size)
+        self.memory = self.size
+        self.register_buffer("mean", torch.zeros(part.shape))
+        self.register_buffer("scale", torch.ones(part.shape[:1]))
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
+        inputs = (decode(encoded, self.part) - self.mean) * self.scale
+        return self.embedding.vector(inputs), self.key(inputs), no_kinds(encoded)
+
+
+class ImageCells(DenseCells):
+    """An image: a key for each place of the CNN's last map, and beside them a map of `looks` channels.
+
+    Its vector is told where the points are that the network has learned to find: for each the mean place under a map of
+    weights, as coordinates from -1 to 1, and the largest weight. So how far apart two things are can be read off, and
+    a sum of steps tells where one has got to.
+
+    A map of looks has a say in what is recalled: the map in view, through two convolutions, asks for looks place by
+    place, such as somebody next to where I am. And what is recalled is looked at as an image again: the map in view,
+    the mean of those recalled and their mean by how much came before, through two convolutions. What such layers find
+    in one place they know in all.
+    """
+
+    def __init__(self, part: Part, options: MemoryOptions) -> None:
+        super().__init__(part, options)
+        self.embedding = ImageEmbedding(part, options.d_model)
+        self.key = nn.Linear(self.embedding.channels, self.size)
+        self.register_buffer("mean", torch.zeros(part.shape[2], *part.shape[:2]))
+        self.register_buffer("scale", torch.ones(part.shape[2]))
+        self.keys = self.embedding.places * self.size
+        self.points, self.looks = options.points, options.looks
+        self.memory = self.keys + self.embedding.places * self.looks
+        if self.points:
+            self.point = nn.Conv2d(FIRST_CHANNELS, self.points, 1)
+            self.pointed = nn.Linear(3 * self.points, options.d_model)
+        if self.looks:
+            self.look = nn.Linear(self.embedding.channels, self.looks)
+            self.ask = nn.Sequential(
+                nn.Conv2d(self.looks, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, self.looks, 3, padding=1)
+            )
+            for parameter in self.ask[-1].parameters():
+                nn.init.zeros_(parameter)
+            self.over = nn.Sequential(
+                nn.Conv2d(3 * self.looks, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 16, 3, padding=1), nn.ReLU()
+            )
+            self.laid = nn.Linear(16 * self.embedding.places, options.d_model)
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
+        planes = self.embedding.planes(encoded)  # [U, 16·C, w, h]
+        mean = image_blocks(self.mean.permute(1, 2, 0)[None], planes.dtype)
+        first, *_, last = self.embedding.maps((planes - mean) * self.scale.repeat(BLOCK**2)[:, None, None])
+        vectors, places = self.embedding.vector(last), last.flatten(2).transpose(1, 2)  # [U, D], [U, places, channels]
+        memory = [self.key(places).flatten(1)]
+        if self.points:
+            vectors = vectors + self.pointed(places_of(self.point(first)))
+        if self.looks:
+            memory.append(self.look(places).tanh().transpose(1, 2).flatten(1))
+        return vectors, torch.cat(memory, 1), no_kinds(encoded)
+
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
+        scores = super().match(query, memory[..., : self.keys], own, start)
+        if not self.looks:
+            return scores
+        looks, in_view = memory[..., self.keys :], own[..., self.keys :]
+        asked: Tensor = self.ask(self._map(in_view)).reshape(in_view.shape)
+        return scores + asked @ looks.transpose(-1, -2) / math.sqrt(self.looks)
+
+    def lay(self, amounts: Tensor, mass: Tensor, memory: Tensor, own: Tensor) -> Tensor | float:
+        if not self.looks:
+            return 0.0
+        looks, in_view = memory[..., self.keys :], own[..., self.keys :]
+        share = amounts / mass[..., None].clamp(min=1)
+        shown = torch.cat([in_view, share @ looks, (share * came_before(amounts, mass)) @ looks], -1)
+        laid: Tensor = self.laid(self.over(self._map(shown)).flatten(1))
+        return laid.view(*own.shape[:-1], -1)
+
+    def _map(self, looks: Tensor) -> Tensor:
+        """Looks `[…, c·places]` as maps `[N, c, w, h]`."""
+        return looks.reshape(-1, looks.shape[-1] // self.embedding.places, *self.embedding.map_shape)
+
+
+def places_of(maps: Tensor) -> Tensor:
+    """Where each map is highest: `[U, n, w, h]` → mean places under its softmax, from -1 to 1, and the largest weight,
+    `[U, 3·n]`."""
+    weights = maps.flatten(2).softmax(-1).view(maps.shape)
+    x, y = (torch.linspace(-1, 1, size, device=maps.device, dtype=maps.dtype) for size in maps.shape[2:])
+    return torch.cat([weights.sum(3) @ x, weights.sum(2) @ y, weights.flatten(2).amax(-1)], 1)
+
+
+def came_before(amounts: Tensor, mass: Tensor) -> Tensor:
+    """Which share of all that is recalled, `[…]`, came before each step: `[…, P]` → `[…, P]`."""
+    return (amounts.cumsum(-1) - amounts) / (mass[..., None] + LITTLE)
+
+
+def no_kinds(encoded: Tensor) -> Tensor:
+    """`[U, 0]`"""
+    return torch.zeros(len(encoded), 0, dtype=torch.long, device=encoded.device)
 
 
 # --- whole observations ----------------------------------------------------------------------------------------------
@@ -227,11 +352,11 @@ class PartsMemory(ObservationMemory):
     """Several parts: their vectors through one layer, their memories and kinds side by side. A query meets the cells of
     all of them."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int, head: int) -> None:
+    def __init__(self, observation: ObservationSpec, options: MemoryOptions) -> None:
         super().__init__()
         self.observation = observation
-        self.parts = nn.ModuleList(part_memory(part, d_model, head) for _, part in observation.parts)
-        self.joined = nn.Linear(len(self.parts) * d_model, d_model)
+        self.parts = nn.ModuleList(part_memory(part, options) for _, part in observation.parts)
+        self.joined = nn.Linear(len(self.parts) * options.d_model, options.d_model)
         self.sizes = [part.memory for part in self.each_part()]
         self.memory, self.kinds_in_view = sum(self.sizes), sum(part.kinds_in_view for part in self.each_part())
 
@@ -248,18 +373,32 @@ class PartsMemory(ObservationMemory):
         places = [own + sum(self.sizes[:number]) for number, own in enumerate(kinds)]
         return self.joined(torch.cat(vectors, -1)), torch.cat(memories, -1), torch.cat(places, -1)
 
-    def match(self, query: Tensor, memory: Tensor) -> Tensor:
-        parts = zip(self.each_part(), memory.split(self.sizes, -1), strict=True)
-        return torch.stack([part.match(query, own) for part, own in parts]).logsumexp(0)
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
+        parts = zip(self.each_part(), memory.split(self.sizes, -1), own.split(self.sizes, -1), strict=True)
+        return torch.stack([part.match(query, past, mine, start) for part, past, mine in parts]).logsumexp(0)
+
+    def lay(self, amounts: Tensor, mass: Tensor, memory: Tensor, own: Tensor) -> Tensor | float:
+        parts = zip(self.each_part(), memory.split(self.sizes, -1), own.split(self.sizes, -1), strict=True)
+        laid: Tensor | float = 0.0
+        for part, past, mine in parts:
+            laid = laid + part.lay(amounts, mass, past, mine)
+        return laid
 
 
-def observation_memory(observation: ObservationSpec, d_model: int, head: int) -> ObservationMemory:
+MEMORIES: dict[str, type[GridCells | ImageCells | VectorCells]] = {
+    "grid": GridCells,
+    "image": ImageCells,
+    "vector": VectorCells,
+}
+
+
+def observation_memory(observation: ObservationSpec, options: MemoryOptions) -> ObservationMemory:
     """The memory of these observations."""
     if len(observation.parts) > 1:
-        return PartsMemory(observation, d_model, head)
-    return part_memory(observation.parts[0][1], d_model, head)
+        return PartsMemory(observation, options)
+    return part_memory(observation.parts[0][1], options)
 
 
-def part_memory(part: Part, d_model: int, head: int) -> ObservationMemory:
+def part_memory(part: Part, options: MemoryOptions) -> ObservationMemory:
     """The memory of this kind of part."""
-    return (GridCells if part.kind == "grid" else DenseCells)(part, d_model, head)
+    return MEMORIES[part.kind](part, options)

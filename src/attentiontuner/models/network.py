@@ -47,6 +47,10 @@ class NetworkConfig(ABC):
         if not good:
             raise UserError(f"model {name}: {getattr(self, name)!r} is not {wanted}")
 
+    def chosen(self) -> dict[str, Any]:
+        """Its fields by name, without what the task says."""
+        return {item.name: getattr(self, item.name) for item in fields(self)[len(fields(NetworkConfig)) :]}
+
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` reads back."""
         value = {item.name: getattr(self, item.name) for item in fields(self)}

@@ -4,33 +4,38 @@ The paper's head spreads one unit of attention over the past, so it can say whic
 are there. Here the scores s of one head are trained so that exp(s_qp) is the *number* of things at step p that matter
 at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, and the network can read it.
 
-- Where: the query at q meets every cell of the observation at p, not one summary of it, and the position of p.
-- How much: c_q enters the residual stream as cos and sin of 2πc/τ for several periods τ. Things are whole: what each
-  step adds to it is rounded, so that the small errors of many steps do not add up.
-- What: every cell in view is told whether the observations recalled hold its like, and what they say of it.
+- Where: the query at q meets every cell of the observation at p, not one summary of it. What may be asked for is
+  bounded, Σ over cells of a number in (0, 1), times a gate in (0, 1): amounts come to rest at whole numbers.
+- When: tokens do not know their time, so that nothing is learned by heart from it. The other heads turn their queries
+  and keys by it and so know how long ago a step was; the recall head has a clock, a product of the two steps' numbers.
+- How much: c_q enters the residual stream as cos and sin of 2πc/τ for several periods τ, what each step adds to it
+  rounded, and next to it the sums of a few numbers that each recalled step hands over.
+- What: every cell in view is told whether the observations recalled hold its like, what they say of it on average, and
+  how much of what is recalled came before. Images that are recalled are laid over the one in view.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
 Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
 observations, D = d_model, H heads of size h = D / H, M numbers an observation leaves in memory, K cells of an
-observation that have a kind, k marks, R rows of a streaming cache, n tokens a step. A token is an observation together
-with the action before it (n = 1), unless that action is to be a token of its own in front of it (n = 2).
+observation that have a kind, k numbers a step will say when it is recalled, R rows of a streaming cache. A token is an
+observation together with the action before it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import causal_attention
 from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
-from attentiontuner.models.memory import observation_memory
+from attentiontuner.models.memory import LITTLE, MemoryOptions, came_before, observation_memory
 from attentiontuner.models.network import Network, NetworkConfig, Observed, Output
 
 MOST = 4.0
@@ -39,12 +44,32 @@ MOST = 4.0
 NEVER = -1e4
 """The score of a step that cannot be recalled: the future and the present."""
 
+START = -9.0
+"""What every score starts at. There the cells of a past observation add up to next to nothing; a higher start makes the
+first steps push all keys down."""
+
+OPEN = 4.0
+"""What gates start at: open."""
+
+LONGEST_PERIOD = 1000.0
+"""Steps, over 2π, of the slowest turn of queries and keys."""
+
 RECALL_HEAD = Head(0, 0)
 """The one head that recalls."""
 
-Keys = Literal["cells", "observation"]
-Gates = Literal["scalar", "full"]
-RecallLoss = Literal["count", "rows", "binary"]
+Timing = Literal["turned", "added"]
+
+BEFORE = {
+    **{"bounded": False, "alike": False, "means": False, "timing": "added"},
+    **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
+}
+"""What networks were that do not name these fields: those made before 0.2."""
+
+GONE = {
+    **{"bias": START, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
+    **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
+}
+"""Choices that networks had before 0.2, and what nearly all of them chose; the others earned nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,75 +78,98 @@ class RecallConfig(NetworkConfig):
 
     Attributes:
         layers: four for images where nothing is said, two for symbol grids and vectors, which need no more.
+        recall_layer: the layer, from 1, that has the recall head; None: the first of two, the second of more.
         periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
-        whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs. Not where the loss is
-            `binary`: its scores count nothing.
-        bias: what every score starts at. At -9 the cells of a past observation add up to next to nothing; a higher
-            start makes the first steps push all keys down.
-        keys: `cells`: the query meets every cell of an observation; `observation`: one product of query and key for it.
-        gates: `scalar`: two numbers say how much an observation is worth recalling and a step is worth asking;
-            `full`: a product of query and key for the whole observation instead.
-        when: a step may ask for a position p as well (if there are any); without it only content and gates say where.
+        whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs.
+        bounded: a cell counts at most once, and gates do not add to it. Without it scores are sums of all that speaks
+            for a step, and every error of these is an error of the amount.
+        alike: a kind of cell that is in view is asked for unless the query says otherwise. Only symbol grids have
+            kinds.
         marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
-            Only symbol grids have kinds.
-        loss: `count`; `rows`: cross-entropy over each row with multiplicity and the null key; `binary`: the paper's.
-        standardise: centre and scale the input with the training set's statistics.
-        rarity: with the same statistics, let rare kinds of cell count more in a match.
-        token_dropout: dropout on the tokens before the head. The mean of exp is not exp of the mean: leave it at 0.
-        carry_action: tokens carry the action before them.
-        action_tokens: that action is a token of its own instead, as in the paper. Only observations are recalled.
+        means: cells are told the mean over the recalled steps that hold their kind, its share of all that is recalled
+            and how much of that came before; without it sums alone.
+        sums: numbers of each recalled step that are added up; 0: none.
+        points: things in an image whose place is told as coordinates; 0: none.
+        looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
+            the image in view; 0: none.
+        dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
+        timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
         positions: steps know their number. Without it episodes may be longer than those of the training set.
+        teacher: share of the annotated episodes in training whose steps read what the expert recalls, not what the head
+            does; the rest of the network then never learns from wrong amounts.
+        alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
+            episodes cannot be told apart by what else happened in them.
     """
 
     architecture: ClassVar[str] = "recall"
 
     d_model: int = 128
     layers: int = None  # type: ignore[assignment]  # never None once it is made
+    recall_layer: int = None  # type: ignore[assignment]
     heads: int = 2
     feedforward: int = 512
     dropout: float = 0.1
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
     whole: bool | None = None
-    bias: float = -9.0
-    keys: Keys = "cells"
-    gates: Gates = "scalar"
-    when: bool = True
+    bounded: bool = True
+    alike: bool = True
     marks: int = 4
-    loss: RecallLoss = "count"
-    standardise: bool = True
-    rarity: bool = True
-    token_dropout: float = 0.0
-    carry_action: bool = True
-    action_tokens: bool = False
+    means: bool = True
+    sums: int = 8
+    points: int = 16
+    looks: int = 8
+    dropped_cells: float = 0.1
+    timing: Timing = "turned"
     positions: bool = True
+    teacher: float = 0.5
+    alone: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:
             object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
+        if self.recall_layer is None:
+            object.__setattr__(self, "recall_layer", 2 if self.layers > 2 else 1)
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
         self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
-        for name in ("dropout", "token_dropout"):
+        self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
+        for name in ("dropout", "dropped_cells"):
             self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
-        for name, kind in (("keys", Keys), ("gates", Gates), ("loss", RecallLoss)):
-            self.check_range(name, getattr(self, name) in get_args(kind), f"one of {', '.join(get_args(kind))}")
-        self.check_range("marks", self.marks >= 0, "0 or more")
+        for name in ("teacher", "alone"):
+            self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")
+        for name in ("marks", "sums", "points", "looks"):
+            self.check_range(name, getattr(self, name) >= 0, "0 or more")
         self.check_range("periods", min(self.periods, default=1) > 0, "all above 0")
 
     def build(self) -> "RecallTransformer":
         return RecallTransformer(self)
 
-    @property
-    def tokens_per_step(self) -> int:
-        """n: one token, or two with actions apart; the observation is the last of them."""
-        return 2 if self.action_tokens else 1
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        given = {**BEFORE, **value}
+        for name, usual in GONE.items():
+            said = given.pop(name, usual)
+            if said != usual and not (name == "when" and value.get("positions") is False):
+                raise UserError(f"model {name}: {said!r}: only versions before 0.2 had recall networks like this one")
+        return super().from_json(given)
 
     @property
     def reads_whole(self) -> bool:
         """Whether the network reads an amount, and as a sum of whole numbers."""
-        return self.whole is not False and bool(self.periods) and self.loss != "binary"
+        return self.whole is not False and bool(self.periods)
+
+    @property
+    def turns(self) -> bool:
+        """Whether queries and keys are turned by their time."""
+        return self.positions and self.timing == "turned"
+
+    @property
+    def adds(self) -> bool:
+        """Whether positions are added to tokens."""
+        return self.positions and self.timing == "added"
 
 
 # --- the head that recalls -------------------------------------------------------------------------------------------
@@ -135,84 +183,109 @@ class Recall(nn.Module):
     def __init__(self, config: RecallConfig, cells: int) -> None:
         super().__init__()
         self.config = config
-        self.bias = nn.Parameter(torch.tensor(float(config.bias)))
+        self.bias = nn.Parameter(torch.tensor(START))
         self.asks = nn.Linear(config.d_model, 1)
         self.offers = nn.Linear(config.d_model, 1)
-        self.when = nn.Linear(config.d_model, config.d_model) if config.when and config.positions else None
-        for gate in (self.asks, self.offers, *([self.when] if self.when else [])):
-            nn.init.zeros_(gate.weight)
-            nn.init.zeros_(gate.bias)
+        self.when = nn.Linear(config.d_model, config.d_model) if config.adds else None
+        self.clock = nn.Linear(config.d_model, config.d_model, bias=False) if config.turns else None
+        for gate in (self.asks, self.offers, self.when, self.clock):
+            for parameter in gate.parameters() if gate is not None else ():
+                nn.init.zeros_(parameter)
         self.amount = nn.Linear(2 * len(config.periods), config.d_model) if config.periods else None
         self.periods: Tensor
         self.register_buffer("periods", torch.tensor(config.periods), persistent=False)
-        self.recognises = config.marks > 0 and cells > 0
-        if self.recognises:
+        self.said = config.marks if cells else 0
+        if self.said:
             self.marks = nn.Linear(config.d_model, config.marks)
             nn.init.ones_(self.marks.bias)  # what a step says at first: it was here
-            self.recognised = nn.Linear(config.marks * cells, config.d_model)
+            self.recognised = nn.Linear((config.marks + (2 if config.means else 0)) * cells, config.d_model)
+        if config.sums:
+            self.addends = nn.Linear(config.d_model, config.sums)
+            self.added = nn.Linear(config.sums, config.d_model)
 
-    def scores(
-        self, normal: Tensor, query: Tensor, key: Tensor, offers: Tensor, positions: Tensor, cells: Tensor | None
-    ) -> Tensor:
-        """s before masking: tokens that ask `[B, Q, D]`, their query `[B, Q, h]`; of the past its key `[B, P, h]`, what
-        it offers `[B, P, 1]`, its positions `[P, D]`, and the match of its cells `[B, Q, P]` → `[B, Q, P]`."""
-        scores: Tensor = self.bias
-        if cells is not None:
-            scores = scores + cells
-        if cells is None or self.config.gates == "full":
-            scores = scores + query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-        if self.config.gates == "scalar":
-            scores = scores + self.asks(normal) + offers.transpose(-1, -2)
+    def scores(self, normal: Tensor, cells: Tensor, offers: Tensor, now: Tensor, positions: Tensor) -> Tensor:
+        """s before masking: tokens that ask `[B, Q, D]`, the match of the past's cells `[B, Q, P]`, what the past
+        offers `[B, P, 1]`, positions of the present `[…, Q, D]` and of the past `[P, D]` → `[B, Q, P]`."""
+        if not self.config.bounded:
+            cells = cells + self.asks(normal) + offers.transpose(-1, -2)
+            return cells if self.when is None else cells + self.when(normal) @ positions.T
+        gate = OPEN + self.asks(normal) + offers.transpose(-1, -2)
         if self.when is not None:
-            scores = scores + self.when(normal) @ positions.T
-        return scores
+            gate = gate + self.when(normal) @ positions.T
+        if self.clock is not None:
+            gate = gate + self.clock(now) @ positions.T
+        return cells + F.logsigmoid(gate)
 
-    def read(self, scores: Tensor, mass: Tensor) -> Tensor | float:
-        """The amount, from scores `[…, P]` and their mass `[…]`, as a vector `[…, D]`."""
+    def read(self, amounts: Tensor, mass: Tensor) -> Tensor | float:
+        """All that is recalled, from amounts `[…, P]` and their sum `[…]`, as a vector `[…, D]`."""
         if self.amount is None:
             return 0.0
         if self.config.reads_whole:
-            mass = mass + (scores.exp().round().sum(-1) - mass).detach()  # whole, with the gradient of what was rounded
+            mass = mass + (amounts.round().sum(-1) - mass).detach()  # whole, with the gradient of what was rounded
         angles = 2 * math.pi * mass[..., None] / self.periods
         read: Tensor = self.amount(torch.cat([angles.cos(), angles.sin()], -1))
         return read
 
-    def mark(self, normal: Tensor) -> Tensor:
-        """What a step will say of its cells, `[…, D]` → `[…, k]`."""
-        marks: Tensor = self.marks(normal) if self.recognises else normal[..., :0]
-        return marks
+    def say(self, normal: Tensor) -> Tensor:
+        """What a step will say of its cells and what it will add, when it is recalled: `[…, D]` → `[…, k]`."""
+        said: Tensor = self.marks(normal) if self.said else normal[..., :0]
+        return torch.cat([said, self.addends(normal)], -1) if self.config.sums else said
 
-    def recognise(self, weights: Tensor, marks: Tensor, memory: Tensor, kinds: Tensor) -> Tensor | float:
-        """What the recalled steps say of each cell in view, as a vector: weights `[B, Q, P]`, the marks of the past
-        `[B, P, k]` and its memory `[B, P, M]`, the kinds of the cells in view `[B, Q, K]` → `[B, Q, D]`."""
-        if not self.recognises:
-            return 0.0
-        said = weights[:, None] * marks.transpose(1, 2)[:, :, None]  # [B, k, Q, P]
+    def hear(self, amounts: Tensor, mass: Tensor, says: Tensor, memory: Tensor, kinds: Tensor) -> Tensor | float:
+        """What the recalled steps add up to and what they say of each cell in view, as a vector: amounts `[B, Q, P]`
+        and their sum `[B, Q]`, what the past says `[B, P, k]` and its memory `[B, P, M]`, the kinds of the cells in
+        view `[B, Q, K]` → `[B, Q, D]`."""
+        told: Tensor | float = 0.0
+        if self.config.sums:
+            told = self.added(amounts @ says[..., self.said :])
+        if not self.said:
+            return told
+        everything = 1 + mass[:, None, :, None]  # with the null key
+        said = amounts[:, None] * says[..., : self.said].transpose(1, 2)[:, :, None]  # [B, k, Q, P]
+        if self.config.means:
+            said = torch.cat([amounts[:, None], (amounts * came_before(amounts, mass))[:, None], said], 1)
         of_kind = said @ (memory > 0).to(said.dtype)[:, None]  # [B, k, Q, M]
         of_cell = of_kind.gather(-1, kinds[:, None].expand(-1, of_kind.shape[1], -1, -1))  # [B, k, Q, K]
-        told: Tensor = self.recognised(of_cell.transpose(1, 2).flatten(2))
-        return told
+        if self.config.means:
+            amount, rest = of_cell[:, :1], of_cell[:, 1:]
+            of_cell = torch.cat([amount / everything, rest / (amount + LITTLE)], 1)
+        else:
+            of_cell = of_cell / everything
+        recognised: Tensor = self.recognised(of_cell.transpose(1, 2).flatten(2))
+        return recognised + told
 
 
-def settle(scores: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Masked scores `[…, P]` of at most `MOST`, the weights beside a null key of score 0, the mass Σ exp(s) `[…]`, and
-    by how much scores were cut off `[…]`: what was cut has no gradient of its own, so the loss leads it back."""
+class Settled(NamedTuple):
+    """What a recall head recalls: scores s and amounts exp(s) `[…, P]`, the mass Σ exp(s) `[…]`, and by how much scores
+    were cut off `[…]`: what was cut has no gradient of its own, so the loss leads it back."""
+
+    scores: Tensor
+    amounts: Tensor
+    mass: Tensor
+    cut: Tensor
+
+    def share(self) -> Tensor:
+        """The weights beside a null key of score 0, `[…, P]`."""
+        return self.amounts / (1 + self.mass[..., None])
+
+
+def settle(scores: Tensor, possible: Tensor) -> Settled:
+    """Scores `[…, P]`, masked and at most `MOST`, and what follows from them."""
     cut = (scores - MOST).clamp(min=0).masked_fill(~possible, 0).sum(-1)
     scores = scores.clamp(max=MOST).masked_fill(~possible, NEVER)
-    log_mass = scores.logsumexp(-1, keepdim=True)
-    weights = (scores - torch.logaddexp(log_mass, torch.zeros_like(log_mass))).exp()
-    return scores, weights, log_mass.exp().squeeze(-1), cut
+    amounts = scores.exp()
+    return Settled(scores, amounts, amounts.sum(-1), cut)
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
 
 
 class RecallLayer(nn.Module):
-    """Attention and a feed-forward network, each normalising its input (pre-LN). In the first layer, head 0 recalls."""
+    """Attention and a feed-forward network, each normalising its input (pre-LN). In one layer, head 0 recalls."""
 
     def __init__(self, config: RecallConfig, recall: Recall | None) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.turns = config.heads, config.turns
         self.norm1, self.norm2 = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
         self.in_proj = nn.Linear(config.d_model, 3 * config.d_model)
         self.out_proj = nn.Linear(config.d_model, config.d_model)
@@ -224,10 +297,17 @@ class RecallLayer(nn.Module):
         )
         self.recall = recall
 
-    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised tokens, and queries, keys and values `[…, 3, H, h]`."""
+    def project(self, tokens: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens `[S, D]` at their times `[S]` normalised, and their queries, keys and values `[S, 3, H, h]`; those
+        that attend are turned by their time."""
         normal = self.norm1(tokens)
-        return normal, self.in_proj(normal).view(*tokens.shape[:-1], 3, self.heads, -1)
+        projected: Tensor = self.in_proj(normal).view(len(tokens), 3, self.heads, -1)
+        if not self.turns:
+            return normal, projected
+        recalls = 0 if self.recall is None else 1
+        asked, value = projected.split([2, 1], 1)
+        asked = torch.cat([asked[:, :, :recalls], turned(asked[:, :, recalls:], time)], 2)
+        return normal, torch.cat([asked, value], 1)
 
     def finish(self, tokens: Tensor, attended: Tensor) -> Tensor:
         """The layer after its attention."""
@@ -236,24 +316,26 @@ class RecallLayer(nn.Module):
         return finished
 
 
-class RecallCache(NamedTuple):
-    """The past of R episodes; step t stands in place t, its tokens in the n places from n·t on."""
+def turned(vectors: Tensor, time: Tensor) -> Tensor:
+    """Vectors `[S, 2, H, h]` turned by angles that grow with their time `[S]`: a product of two of them knows how far
+    apart they are, and nothing else of when they were."""
+    half = vectors.shape[-1] // 2
+    rates = torch.exp(torch.arange(half, device=vectors.device) * (-math.log(LONGEST_PERIOD) / half))
+    angles = time[:, None, None, None] * rates
+    cos, sin = angles.cos(), angles.sin()
+    first, second = vectors.split(half, -1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
-    keys: list[Tensor]  # per layer [R, H, n·max_steps, h]
+
+class RecallCache(NamedTuple):
+    """The past of R episodes; step t stands in place t."""
+
+    keys: list[Tensor]  # per layer [R, H, max_steps, h]
     values: list[Tensor]
     memory: Tensor  # [R, max_steps, M]
     offers: Tensor  # [R, max_steps, 1]
-    marks: Tensor  # [R, max_steps, k]
+    says: Tensor  # [R, max_steps, k]
     time: Tensor  # [R] the present step of each row
-
-
-class Recalled(NamedTuple):
-    """What the recall head did: scores s `[B, T, T]` over timesteps, their mass Σ exp(s) and by how much they were cut
-    off, both `[B, T]`."""
-
-    scores: Tensor
-    mass: Tensor
-    cut: Tensor
 
 
 class RecallTransformer(Network):
@@ -267,17 +349,26 @@ class RecallTransformer(Network):
         super().__init__()
         self.config = config
         self.action_head = action_head(config.actions)
-        self.observation_embedding = observation_memory(
-            config.observation, config.d_model, config.d_model // config.heads
+        options = MemoryOptions(
+            d_model=config.d_model,
+            head=config.d_model // config.heads,
+            bounded=config.bounded,
+            alike=config.alike,
+            points=config.points,
+            looks=config.looks,
+            dropped_cells=config.dropped_cells,
         )
+        self.observation_embedding = observation_memory(config.observation, options)
         # The last row: no action yet.
         self.action_embedding = nn.Embedding(self.action_head.features + 1, config.d_model)
         nn.init.normal_(self.action_embedding.weight, std=0.3)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
-        self.token_dropout = nn.Dropout(config.token_dropout)
         recall = Recall(config, self.observation_embedding.kinds_in_view)
-        self.layers = nn.ModuleList(RecallLayer(config, None if number else recall) for number in range(config.layers))
+        self.layers = nn.ModuleList(
+            RecallLayer(config, recall if number == config.recall_layer else None)
+            for number in range(1, config.layers + 1)
+        )
         self.output_norm = nn.LayerNorm(config.d_model)
         self.output = nn.Linear(config.d_model, self.action_head.width)
 
@@ -288,79 +379,90 @@ class RecallTransformer(Network):
     def fit(self, observed: Observed, frames: int) -> None:
         """Standardise the input with the training set: blocks of its distinct observations `[u, nbytes]` with how many
         steps saw each `[u]`, about `frames` observations in all."""
-        if self.config.standardise:
-            self.observation_embedding.fit(observed, frames, self.config.rarity)
+        self.observation_embedding.fit(observed, frames)
 
     def tokens(self, seen: Tensor, last: Tensor, begins: Tensor, time: Tensor) -> Tensor:
-        """Vectors of observations `[S, D]`, the action before each `[S, …]` (none where an episode begins) and its time
-        `[S]` → `[S, n, D]`."""
-        done = self.action_head.embed(last, begins, self.action_embedding.weight)
-        if self.config.action_tokens:
-            tokens = torch.stack([done, seen], 1)
-        else:
-            tokens = (seen + done if self.config.carry_action else seen)[:, None]
-        if self.config.positions:
-            tokens = tokens + self.positional_encoding(time)[:, None]
-        normal: Tensor = self.token_dropout(self.embedding_norm(tokens))
+        """Vectors of observations, the action before each `[S, …]` (none where an episode begins) and its time `[S]` →
+        `[S, D]`."""
+        tokens = seen + self.action_head.embed(last, begins, self.action_embedding.weight)
+        if self.config.adds:
+            tokens = tokens + self.positional_encoding(time)
+        normal: Tensor = self.embedding_norm(tokens)
         return normal
 
     def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
-        """The action distribution of every step, and a `Recalled` for the recall head if it is asked for."""
+        """The action distribution of every step, and a `Settled` for the recall head if it is asked for."""
         vectors, memory, kinds = self.observation_embedding(batch.observations)
         tokens = self.tokens(batch.per_step(vectors), batch.last_actions, batch.begins, batch.time)
-        steps, layout = Layout.of(batch, per_step=1), Layout.of(batch, self.config.tokens_per_step)
-        recalled = None
+        layout, recalled = Layout.of(batch, per_step=1), None
+        seeing, expert = self._schooling(batch) if self.training and watch else (1.0, None)
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
-            normal, projected = layer.project(tokens)  # [S, n, D], [S, n, 3, H, h]
-            fused = projected[:, :, :, 0 if layer.recall is None else 1 :].flatten(0, 1)  # the heads that only attend
-            mixed = causal_attention(fused, layout).view(*tokens.shape[:2], -1) if fused.shape[2] else tokens[..., :0]
+            normal, projected = layer.project(tokens, batch.time)
+            attending = projected[:, :, 0 if layer.recall is None else 1 :]
+            mixed = causal_attention(attending, layout).flatten(1) * seeing if attending.shape[2] else tokens[:, :0]
             told: Tensor | float = 0.0
             if layer.recall is not None:
-                past = (steps.pad(batch.per_step(memory)), steps.pad(batch.per_step(kinds)))
-                asking = (steps.pad(normal[:, -1]), steps.pad(projected[:, -1, :, 0]))
-                own, told, recalled = self._recall(layer.recall, *asking, *past)
-                own, told = (self._at_observations(steps.pack(part)) for part in (own, told))
-                mixed = torch.cat([own, mixed], -1)
+                past = (layout.pad(batch.per_step(memory)), layout.pad(batch.per_step(kinds)))
+                asking = (layout.pad(normal), layout.pad(projected[:, :, 0]))
+                own, heard, recalled = self._recall(layer.recall, *asking, *past, expert)
+                told, mixed = layout.pack(heard), torch.cat([layout.pack(own), mixed], -1)
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
         watched = {head: recalled for head in watch if head == RECALL_HEAD}
-        return Output(self.action_head, self.output(self.output_norm(tokens[:, -1])), watched)
+        return Output(self.action_head, self.output(self.output_norm(tokens)), watched)
 
-    def _at_observations(self, part: Tensor) -> Tensor:
-        """Something of each step `[S, D]` at its last token, its observation: `[S, n, D]`, zeros elsewhere."""
-        return F.pad(part[:, None], (0, 0, self.config.tokens_per_step - 1, 0))
+    def _schooling(self, batch: Batch) -> tuple[Tensor | float, tuple[Tensor, Tensor] | None]:
+        """What is different in training: 0 at the steps whose other heads see nothing, else 1, `[S, 1]`; and what is to
+        be recalled `[B, T, T]` with the episodes that read that, `[B]`. Which they are is drawn anew every time."""
+        alone, taught = (
+            batch.annotated & (torch.rand(batch.rows, device=batch.annotated.device) < share) if share else None
+            for share in (self.config.alone, self.config.teacher)
+        )
+        seeing = 1.0 if alone is None else (~alone)[batch.row, None].float()
+        return seeing, None if taught is None else (batch.recalled(), taught)
 
     def _recall(
-        self, recall: Recall, normal: Tensor, projected: Tensor, memory: Tensor, kinds: Tensor
-    ) -> tuple[Tensor, Tensor, Recalled]:
+        self,
+        recall: Recall,
+        normal: Tensor,
+        projected: Tensor,
+        memory: Tensor,
+        kinds: Tensor,
+        expert: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, Tensor, Settled]:
         """The recall head over whole episodes `[B, T, …]`: its output `[B, T, h]`, what else it tells the step
-        `[B, T, D]`, and its scores and mass."""
-        query, key, value = projected.unbind(2)  # [B, T, h] each
+        `[B, T, D]`, and its scores and mass. `expert`: what is to be recalled `[B, T, T]`, and which episodes read that
+        instead `[B]`."""
+        query, _, value = projected.unbind(2)  # [B, T, h] each
         step = torch.arange(normal.shape[1], device=normal.device)
-        cells = self.observation_embedding.match(query, memory) if self.config.keys == "cells" else None
-        scores = recall.scores(normal, query, key, recall.offers(normal), self.positional_encoding(step), cells)
-        scores, weights, mass, cut = settle(scores, step < step[:, None])
-        told = recall.read(scores, mass) + recall.recognise(weights, recall.mark(normal), memory, kinds)
-        return weights @ value, torch.zeros_like(normal) + told, Recalled(scores, mass, cut)
+        past, positions = step < step[:, None], self.positional_encoding(step)
+        cells = self.observation_embedding.match(query, memory, memory, recall.bias)
+        scores = recall.scores(normal, cells, recall.offers(normal), positions, positions)
+        own = read = settle(scores, past)
+        if expert is not None:
+            wanted, led = expert
+            amounts = torch.where(led[:, None, None], wanted, own.amounts)
+            read = own._replace(amounts=amounts, mass=amounts.sum(-1))
+        told = recall.read(read.amounts, read.mass)
+        told = told + recall.hear(read.amounts, read.mass, recall.say(normal), memory, kinds)
+        told = told + self.observation_embedding.lay(read.amounts, read.mass, memory, memory)
+        return read.share() @ value, torch.zeros_like(normal) + told, own
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
-        recalled: Recalled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
-        return recalled.scores.exp().clamp(max=1)[None, None]
+        recalled: Settled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
+        return recalled.amounts.clamp(max=1)[None, None]
 
     # --- one step at a time ------------------------------------------------------------------------------------------
 
     def start(self, rows: int, max_steps: int) -> RecallCache:
         """An empty cache for `rows` episodes of at most `max_steps` steps, on the model's device."""
-        config, weight = self.config, self.output.weight
-        shape = (rows, config.heads, config.tokens_per_step * max_steps, config.d_model // config.heads)
+        config, weight, seen = self.config, self.output.weight, self.observation_embedding
+        shape = (rows, config.heads, max_steps, config.d_model // config.heads)
         keys, values = ([weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2))
-        memory = weight.new_zeros(rows, max_steps, self.observation_embedding.memory)
-        offers, marks = (
-            weight.new_zeros(rows, max_steps, size)
-            for size in (1, config.marks if self.observation_embedding.kinds_in_view else 0)
-        )
-        return RecallCache(keys, values, memory, offers, marks, torch.full((rows,), -1, device=weight.device))
+        says = (config.marks if seen.kinds_in_view else 0) + config.sums
+        memory, offers, said = (weight.new_zeros(rows, max_steps, size) for size in (seen.memory, 1, says))
+        return RecallCache(keys, values, memory, offers, said, torch.full((rows,), -1, device=weight.device))
 
     def step(
         self, cache: RecallCache, observations: Tensor, last_actions: Tensor, begins: Tensor, watch: Sequence[Head] = ()
@@ -372,37 +474,36 @@ class RecallTransformer(Network):
         cache.time.copy_(time)
         vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
-        tokens, n = self.tokens(vectors, last_actions, begins, time), self.config.tokens_per_step  # [R, n, D]
+        tokens = self.tokens(vectors, last_actions, begins, time)  # [R, D]
         # A host that computes by itself saves the steps nobody has reached; a GPU keeps one shape and never waits.
         total = cache.memory.shape[1]
         end = int(time.max()) + 1 if time.device.type == "cpu" else total
-        step, place = torch.arange(end, device=time.device), torch.arange(n * end, device=time.device)
-        places = n * time[:, None] + place[:n]  # [R, n] of the new tokens
-        past, visible = step < time[:, None], place <= places[..., None]  # [R, end], [R, n, n·end]
+        step = torch.arange(end, device=time.device)
+        past, visible = step < time[:, None], step <= time[:, None]  # [R, end]
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
-            normal, projected = layer.project(tokens)
-            query, key, value = projected.unbind(2)  # [R, n, H, h] each
+            normal, projected = layer.project(tokens, time)
+            query, key, value = projected.unbind(1)  # [R, H, h] each
             keys, values = cache.keys[number], cache.values[number]
-            keys[row[:, None], :, places], values[row[:, None], :, places] = key, value
-            keys, values = keys[:, :, : n * end], values[:, :, : n * end]
-            seen = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, visible[:, None])
-            mixed = seen.transpose(1, 2).flatten(2)  # [R, n, D]
+            keys[row, :, time], values[row, :, time] = key, value
+            keys, values = keys[:, :, :end], values[:, :, :end]
+            mixed = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None]).flatten(1)
             told: Tensor | float = 0.0
             if (recall := layer.recall) is not None:
-                asking, own = normal[:, -1:], query[:, -1:, 0]  # [R, 1, D], [R, 1, h]
-                cache.offers[row, time], cache.marks[row, time] = recall.offers(asking[:, 0]), recall.mark(asking[:, 0])
-                memories, offers, marks = cache.memory[:, :end], cache.offers[:, :end], cache.marks[:, :end]
-                cells = self.observation_embedding.match(own, memories) if self.config.keys == "cells" else None
-                its_keys, its_values = keys[:, 0, n - 1 :: n], values[:, 0, n - 1 :: n]
-                scores = recall.scores(asking, own, its_keys, offers, self.positional_encoding(step), cells)
-                scores, share, mass, _ = settle(scores, past[:, None])
-                attended = self._at_observations((share @ its_values)[:, 0])  # [R, n, h]
-                mixed = torch.cat([attended, mixed[..., attended.shape[-1] :]], -1)
-                told = torch.zeros_like(asking) + recall.read(scores, mass)
-                told = self._at_observations((told + recall.recognise(share, marks, memories, kinds[:, None]))[:, 0])
+                cache.offers[row, time], cache.says[row, time] = recall.offers(normal), recall.say(normal)
+                memories, offers, says = cache.memory[:, :end], cache.offers[:, :end], cache.says[:, :end]
+                cells = self.observation_embedding.match(query[:, :1], memories, memory[:, None], recall.bias)
+                now, positions = self.positional_encoding(time)[:, None], self.positional_encoding(step)
+                scores = recall.scores(normal[:, None], cells, offers, now, positions)
+                found = settle(scores, past[:, None])  # [R, 1, end]
+                heard = recall.read(found.amounts, found.mass)
+                heard = heard + recall.hear(found.amounts, found.mass, says, memories, kinds[:, None])
+                heard = heard + self.observation_embedding.lay(found.amounts, found.mass, memories, memory[:, None])
+                told = (torch.zeros_like(normal)[:, None] + heard)[:, 0]
+                attended = (found.share() @ values[:, 0])[:, 0]  # [R, h]
+                mixed = torch.cat([attended, mixed[:, attended.shape[-1] :]], -1)
                 if RECALL_HEAD in watch:
-                    weights[RECALL_HEAD] = F.pad(scores[:, 0].exp(), (0, total - end))
+                    weights[RECALL_HEAD] = F.pad(found.amounts[:, 0], (0, total - end))
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
-        return self.output(self.output_norm(tokens[:, -1])), weights
+        return self.output(self.output_norm(tokens)), weights

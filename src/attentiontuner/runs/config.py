@@ -25,12 +25,15 @@ Schedule = Literal["constant", "cosine"]
 CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
 """Fields that change no result, so that a run may go on with other values."""
 
-RECIPE = ("epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "memory_weight", "attend_self")
+RECIPE = (
+    *("epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "weight_decay"),
+    *("memory_weight", "attend_self"),
+)
 """Fields that a method's recipe decides where nothing is said."""
 
 NOT_NEGATIVE = (
     *("seed", "noise_p", "noise_q", "eval_every", "eval_episodes"),
-    *("checkpoint_seconds", "warmup_steps", "clip", "memory_weight"),
+    *("checkpoint_seconds", "warmup_steps", "clip", "weight_decay", "memory_weight"),
 )
 
 
@@ -48,10 +51,11 @@ class TrainConfig:
         seed: fixes first weights, batches, dropout and every drawn label.
         epochs: passes over the demonstrations. More than a finished run had make it longer.
         batch_size: demonstrations in a step, over all processes together.
-        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8, no weight decay).
+        learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8).
         schedule: of the learning rate: constant, as in the paper, or cosine, down to a fiftieth over the whole run.
         warmup_steps: batches over which the learning rate rises from nothing.
         clip: the largest gradient norm; 0 for no limit.
+        weight_decay: of matrices, as AdamW has it; 0 for none, as in the paper.
         memory_weight: weight λ of the memory loss.
         heads: supervised heads as layer:head from 1, such as 1:1 or 1:1,2:2 or 1:all or all or none.
         split_pairs: distribute each row's pairs over the supervised heads.
@@ -85,6 +89,7 @@ class TrainConfig:
     schedule: Schedule = "constant"
     warmup_steps: int = 0
     clip: float = 0.0
+    weight_decay: float = 0.0
     memory_weight: float | None = None
     heads: str = "1:1"
     split_pairs: bool = False

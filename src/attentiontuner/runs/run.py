@@ -67,9 +67,9 @@ class Run:
 
         return TrainConfig.from_json(self._read_config()["train"])
 
-    def method(self) -> str | None:
-        """The name of the method it began with; None where it has not begun."""
-        return self.config().method if (self.path / CONFIG).exists() else None
+    def begun(self) -> "TrainConfig | None":
+        """The configuration it was made with; None where it has not begun."""
+        return self.config() if (self.path / CONFIG).exists() else None
 
     def _read_config(self) -> dict[str, Any]:
         path = self.path / CONFIG

@@ -64,7 +64,7 @@ class TrainLoop:
             model.fit(source.observed(), source.frames())
         self.model = model.to(device).train()
         torch.manual_seed(config.seed * 1000 + team.rank)
-        self.optimiser = make_optimiser(self.model, config.learning_rate)
+        self.optimiser = make_optimiser(self.model, config.learning_rate, config.weight_decay)
         self.step: TrainStep | None = None
         self._sums: Tensor | None = None
         self._saved_name = ""
@@ -179,7 +179,12 @@ class TrainLoop:
         return self.config.precision
 
     def _test(self) -> dict[str, float]:
+        """How it does on the test demonstrations, after every epoch; with more of them than there are to learn from,
+        only as often as that many have been trained on, and at the end."""
         if self.test is None:
+            return {}
+        every = -(-len(self.test) // len(self.source))
+        if self.epoch % every and self.epoch != self.config.epochs:
             return {}
         return held_out_metrics(self.model, self.test, self.config, self.precision)
 

@@ -43,12 +43,17 @@ def batches_counted(sums: Tensor) -> int:
     return int(sums[-2])
 
 
-def make_optimiser(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
-    """The paper's Adam (β 0.9, 0.999; ε 1e-8; no weight decay), fused, and recordable in a CUDA graph."""
+def make_optimiser(model: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
+    """The paper's Adam (β 0.9, 0.999; ε 1e-8), fused, and recordable in a CUDA graph; with weight decay AdamW, whose
+    decay is of matrices only."""
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"
     rate = torch.tensor(learning_rate, device=device) if on_gpu else learning_rate
-    return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
+    if not weight_decay:
+        return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
+    matrices, others = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

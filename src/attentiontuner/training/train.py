@@ -127,10 +127,10 @@ def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
         raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
 
 
-def facts_of(data: DemoStore) -> DataFacts:
-    """What a method's recipe may look at."""
+def facts_of(data: DemoStore, demos: int | None = None) -> DataFacts:
+    """What a method's recipe may look at, where `demos` of the demonstrations are trained on (all, unless said)."""
     annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
-    return DataFacts(demonstrations=len(data), annotated=annotated)
+    return DataFacts(demonstrations=min(len(data), demos or len(data)), annotated=annotated)
 
 
 def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:

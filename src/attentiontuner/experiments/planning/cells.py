@@ -117,7 +117,7 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
         condition=condition.name,
         seed=seed,
         demos=demos,
-        test_demos=min(scale.test_demos, facts.demonstrations),
+        test_demos=scale.test_demos,
         episodes=scale.episodes,
         settings=settings,
         config=config,
@@ -132,14 +132,13 @@ def _facts(config: Mapping[str, Any], demos: int) -> DataFacts:
 def _epochs(task: Task, method: str, condition: Condition, sizes: Sizes | None, facts: DataFacts) -> float:
     """The scale's epochs, else the recipe's for such data. A condition that says how many demonstrations there are
     follows the recipe at every scale, as far as no more are seen in all than in the scale's own epochs."""
-    epochs = get_method(method).recipe(task, facts).get("epochs", TrainConfig.epochs)
+    epochs = get_method(condition.epochs_of or method).recipe(task, facts).get("epochs", TrainConfig.epochs)
     scaled = None if sizes is None else sizes.epochs.get(method, sizes.epochs.get("*"))
     if condition.collected is None:
         return float(epochs if scaled is None else scaled) * condition.epochs.get(task.name, 1)
-    seen = epochs * facts.demonstrations if condition.seen is None else condition.seen
     if sizes is not None and scaled is not None:
-        seen = min(seen, scaled * sizes.demos)
-    return float(seen / facts.demonstrations)
+        epochs = min(epochs, scaled * sizes.demos / facts.demonstrations)
+    return float(epochs)
 
 
 def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:

@@ -110,9 +110,10 @@ def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spr
 
 
 def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str, spread: str) -> None:
-    curves = [record.curves[metric] for record in records if metric in record.curves]
-    if not curves:
+    having = [record for record in records if metric in record.curves]
+    if not having:
         return
+    curves = [record.curves[metric] for record in having]
     epochs = min(len(curve) for curve in curves)
     scale = 100.0 if metric == "test_accuracy" else 1.0
     values = scale * np.array([[math.nan if v is None else v for v in curve[:epochs]] for curve in curves])
@@ -127,7 +128,7 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
             low = np.maximum(low, values.min() / 2)
         else:
             low, high = np.maximum(low, 0), np.minimum(high, 100)
-    x = np.arange(1, epochs + 1)
+    x = having[0].curve_epochs[:epochs]
     axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6, marker="o" if epochs == 1 else None)
     axis.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
 

@@ -13,6 +13,7 @@ from attentiontuner.experiments.planning.cells import planned_seeds
 from attentiontuner.experiments.planning.published import Published
 from attentiontuner.experiments.planning.recipes import (
     FEW,
+    FIRST_EDITION,
     NO_PAIRS,
     RECALL,
     RECIPES,
@@ -199,8 +200,8 @@ def _speed(records: Sequence[Record]) -> str:
         return NOTHING
     epochs, minutes = [], []
     for record in records:
-        curve = record.curves.get("test_accuracy", [])
-        first = next((place for place, share in enumerate(curve, 1) if share and share >= NEARLY_ALL), math.inf)
+        curve = zip(record.curve_epochs, record.curves.get("test_accuracy", []), strict=False)
+        first = next((epoch for epoch, share in curve if share and share >= NEARLY_ALL), math.inf)
         epochs.append(first)
         minutes.append(first * record.seconds["train"] / record.cell.epochs / 60)
     if math.isinf(statistics.median(epochs)):
@@ -211,10 +212,10 @@ def _speed(records: Sequence[Record]) -> str:
 def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
     """Success rates of table 1 in Markdown, the paper's numbers and those of recall heads beside them, seeds counted:
     for the README."""
-    table, recall = (make_table(RECIPES[name], records, scale) for name in ("table1", "recall"))
+    table, recall = (make_table(RECIPES[name], records, scale) for name in ("table1", "first-edition"))
     titles = [column.title for column in table.recipe.columns]
-    beyond = RECALL.title
-    head = ["Task", *(part for title in titles for part in (title, "paper")), beyond]
+    beyond = FIRST_EDITION.title
+    head = ["Task", *(part for title in titles for part in (title, "paper")), f"{RECALL.title}, first edition"]
     body = []
     for task, row in table.rows.items():
         cells = [part for title in titles for part in (row[title].ours, row[title].theirs)]
