@@ -203,6 +203,21 @@ def test_in_training_the_rest_of_the_network_reads_what_the_expert_recalls(teach
     torch.testing.assert_close(taught.watched[RECALL_HEAD].scores, played.watched[RECALL_HEAD].scores)  # its own
 
 
+@pytest.mark.parametrize("alone", [1.0, 0.0])
+def test_an_episode_that_is_played_alone_knows_of_the_past_only_what_is_recalled(alone):
+    model, packed = small(GRID, alone=alone, teacher=0.0, dropped_cells=0.0)
+    batch = DemoData(packed).batch(np.arange(3))
+    changed = batch.per_step(batch.observations).clone()
+    changed[batch.begins] = changed[batch.begins].roll(1, 0)  # other first observations
+    with torch.no_grad():
+        head_of(model).bias.fill_(-60.0)  # nothing is recalled
+        as_it_was, otherwise = (
+            model.train()(replace(batch, observations=seen, frame=None), (RECALL_HEAD,)).distribution[~batch.begins]
+            for seen in (batch.per_step(batch.observations), changed)
+        )
+    assert torch.allclose(as_it_was, otherwise, atol=1e-6) == (alone == 1)
+
+
 @pytest.mark.parametrize("positions", [True, False])
 def test_without_positions_what_is_recalled_does_not_depend_on_when_it_was(positions):
     model, packed = small(GRID, positions=positions)

@@ -11,6 +11,7 @@ import pytest
 from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.core.errors import UserError
+from attentiontuner.runs.run import Run
 from attentiontuner.tasks import task as tasks
 from attentiontuner.tasks.task import get_task, register_task
 from tests.training.toys import toy_store, toy_task
@@ -67,6 +68,18 @@ def test_a_run_goes_on_with_the_method_it_began_with(
     assert ": 1 epoch of attentiontuner in" in capsys.readouterr().out
     assert main(["train", *map(str, given), *paper]) == 0
     assert "is finished" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_with_the_network_and_recipe_it_began_with(data: Path, tmp_path: Path) -> None:
+    """Though the recipe would choose others by now, as after a new version, or for more demonstrations."""
+    words = ["train", "toy-grid", "--data", str(data), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    own = ["--epochs", "2", "--weight-decay", "0.3", "--batch-size", "5", "--d-model", "8", "--model", "sums=3"]
+    assert main([*words, *own, "--budget", "0s"]) == 0
+    assert main(words) == 0
+    config = Run(tmp_path / "run").config()
+    assert (config.epochs, config.weight_decay, config.batch_size) == (2, 0.3, 5)
+    assert (config.model.d_model, config.model.sums) == (8, 3)
+    assert len(Run(tmp_path / "run").metrics()) == 2
 
 
 def test_help_says_which_method_is_which(capsys: pytest.CaptureFixture[str]) -> None:

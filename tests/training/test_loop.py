@@ -61,6 +61,26 @@ def test_gradients_are_no_larger_than_the_clip(tmp_path: Path, clip: float) -> N
     assert norm == pytest.approx(clip or found, rel=1e-4)
 
 
+def test_weight_decay_is_of_matrices_alone() -> None:
+    model = toy_config(method="recall").network.build()
+    optimiser = make_optimiser(model, 0.1, 0.5)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    for name, parameter in model.named_parameters():
+        kept = 0.95 if parameter.dim() > 1 else 1.0
+        torch.testing.assert_close(parameter, kept * before[name], msg=name)
+
+
+def test_where_there_is_more_to_test_on_than_to_train_on_not_every_epoch_is_tested(tmp_path: Path) -> None:
+    store, tests = toy_store(tmp_path / "data"), toy_store(tmp_path / "tests", seed=1)
+    for demos, tested in ((24, [1, 2, 3, 4, 5]), (12, [2, 4, 5]), (7, [4, 5])):
+        config = toy_config(method="recall", epochs=5, demos=demos)
+        result = train(config, store, tmp_path / f"run-{demos}", test_data=tests, device="cpu")
+        assert [epoch["epoch"] for epoch in result.metrics if "test_accuracy" in epoch] == tested
+
+
 def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
     config = toy_config(model={"dropout": 0.9})
     data = DemoData(toy_store(tmp_path).read_packed())
