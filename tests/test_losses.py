@@ -11,9 +11,9 @@ import torch
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Layout
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.data.tokens import expert_matrices
+from attentiontuner.data.tokens import expert_of_heads
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import memory_cross_entropy, memory_loss, recalled_as_wanted
+from attentiontuner.losses import memory_cross_entropy, memory_loss, memory_loss_from_scores, recalled_as_wanted
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import Watched
 from attentiontuner.models.heads import Head
@@ -105,7 +105,7 @@ def test_terms_are_the_papers_means():
     loss = loss_of(output, batch)
     expected = torch.nn.functional.cross_entropy(output.distribution, batch.actions)
     assert loss.terms["imitation"].item() == pytest.approx(expected.item(), rel=1e-5)
-    expert = expert_matrices(batch, 2, attend_self=True, split=False).float()
+    expert = expert_of_heads(batch, 2, attend_self=True, split=False).float()
     memory = [
         memory_loss(head.log_attention().exp(), expert[k], 2 * batch.lengths)
         for k, head in enumerate(output.watched.values())
@@ -122,7 +122,7 @@ def test_unannotated_episodes_take_part_in_imitation_only():
     batch = DemoData(replace(packed, pairs=PairTable.join(parts))).batch(np.array([0, 1, 2]))
     output = random_output(batch, 1)
     log_attention = output.watched[Head(0, 0)].log_attention()[keep]
-    expert = expert_matrices(batch, 1, attend_self=True, split=False)[0][keep].float()
+    expert = expert_of_heads(batch, 1, attend_self=True, split=False)[0][keep].float()
     expected = memory_loss(log_attention.exp(), expert, 2 * batch.lengths[keep])
     assert loss_of(output, batch).terms["memory"].item() == pytest.approx(expected.item(), rel=1e-4)
     nobody = DemoData(replace(packed, pairs=PairTable.nothing([3, 7, 5]))).batch(np.array([0, 1]))
@@ -151,19 +151,107 @@ def test_shapes_that_would_give_a_wrong_number_are_refused(attention, expert, le
         memory_loss(torch.full(attention, 0.5), torch.zeros(expert), lengths)
 
 
+def random_batch(n=9, lengths=(9, 4, 6)):
+    """Scores of one head, E with each row's diagonal and a third of its past, and the lengths."""
+    draw = torch.Generator().manual_seed(2)
+    scores = 3 * torch.randn(len(lengths), n, n, generator=draw)
+    expert = (torch.rand(len(lengths), n, n, generator=draw) < 0.3).tril() | torch.eye(n, dtype=torch.bool)
+    return scores, expert, lengths
+
+
+def softmax(scores):
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_loss_of_scores_is_the_loss_of_their_softmax(dtype):
+    scores, expert, lengths = random_batch()
+    given = scores.to(dtype).requires_grad_()
+    loss = memory_loss_from_scores(given, expert, lengths)
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    exactly = given.detach().double().requires_grad_()
+    expected = memory_loss(softmax(exactly), expert, lengths)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
+    loss.backward()
+    expected.backward()
+    digits = {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(dtype, 1e-5)
+    torch.testing.assert_close(given.grad.double(), exactly.grad, rtol=digits, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_in_half_precision_are_compared_in_single(dtype):
+    scores, expert, lengths = random_batch()
+    weights = softmax(scores).to(dtype)
+    assert memory_loss(weights, expert, lengths) == memory_loss(weights.float(), expert, lengths)
+    assert memory_loss(weights, expert, lengths).dtype == torch.float32
+
+
+def test_a_weight_that_has_become_zero_still_learns_from_its_score():
+    scores = sharp_row(4, 3, 1, 200.0).requires_grad_()
+    expert = torch.zeros(1, 4, 4, dtype=torch.bool)
+    expert[0, 3, 2] = True
+    assert softmax(scores)[0, 3, 2] == 0
+    memory_loss_from_scores(scores, expert, [4]).backward()
+    assert scores.grad[0, 3, 2] < -0.05
+    assert torch.isfinite(scores.grad).all()
+
+
+def test_the_future_and_the_padding_do_not_count():
+    scores, expert, lengths = random_batch()
+    loss = memory_loss_from_scores(scores, expert, lengths)
+    for rubbish in (torch.nan, torch.inf, -torch.inf, torch.finfo(torch.float32).min):
+        other = scores.masked_fill(torch.ones(9, 9, dtype=torch.bool).triu(1), rubbish)
+        for row, length in enumerate(lengths):
+            other[row, length:], other[row, :, length:] = rubbish, rubbish
+        other.requires_grad_()
+        same = memory_loss_from_scores(other, expert, lengths)
+        with torch.autograd.set_detect_anomaly(True):
+            same.backward()
+        assert same.item() == pytest.approx(loss.item())
+        assert torch.isfinite(other.grad).all()
+        assert not other.grad[1, 4:].any()
+
+
+def test_episodes_without_annotation_take_no_part_and_may_be_all():
+    scores, expert, _ = random_batch()
+    some = memory_loss_from_scores(scores, expert, [9, 0, 6])
+    assert some.item() == pytest.approx(memory_loss_from_scores(scores[[0, 2]], expert[[0, 2]], [9, 6]).item())
+    scores.requires_grad_()
+    for loss in (memory_loss_from_scores(scores, expert, [0, 0, 0]), memory_loss(softmax(scores), expert, [0, 0, 0])):
+        loss.backward()
+        assert loss.item() == 0
+        assert not scores.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("scores", "expert", "lengths", "text"),
+    [
+        (torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, 4, 4), [4, 4], r"scores \(2, 1, 4, 4\), .* one at a time"),
+        (torch.zeros(1, 4, 4), torch.zeros(1, 4, 4), [5], "a trajectory of 5 tokens, but scores over 4"),
+        (torch.zeros(1, 4, 4), torch.zeros(1, 4, 4), [-1], "a trajectory of -1 tokens, but scores over 4"),
+        (torch.zeros(1, 4, 4, dtype=torch.long), torch.zeros(1, 4, 4), [4], "scores of torch.int64: give floating-"),
+        (torch.zeros(1, 4, 4), torch.ones(1, 4, 4), [4], r"expert\[0, 0, 1\] is one, but token 0 cannot attend to"),
+    ],
+)
+def test_scores_that_cannot_be_compared_are_refused_in_one_line(scores, expert, lengths, text):
+    with pytest.raises(UserError, match=f"^memory_loss_from_scores: {text}") as caught:
+        memory_loss_from_scores(scores, expert, lengths)
+    assert "\n" not in str(caught.value)
+
+
 def test_the_page_shows_how_to_use_it_in_another_model(tmp_path, monkeypatch):
     page = Path(__file__).parents[1] / "docs" / "training.md"
-    (block,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "memory_loss(" in text]
+    (block,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "memory_loss" in text]
     pairs = [[(0, 2), (0, 2)], None, [(1, 2), (2, 4)]]
     make_writer(tmp_path / "data/hallway").append([demonstration(i, pairs[i], 5) for i in range(3)], "expert")
     monkeypatch.chdir(tmp_path)
-    weights = torch.full((2, 5, 5), 0.5)
-    names = {"my_model": lambda demos: (torch.zeros(()), weights)}
+    scores = torch.zeros(3, 5, 5)
+    names = {"my_model": lambda demos: (torch.zeros(()), scores)}
     exec(block, names)
     expert = torch.eye(5).repeat(2, 1, 1)
     expert[0, 2, 0] = expert[1, 2, 1] = expert[1, 4, 2] = 1
-    torch.testing.assert_close(names["expert"], expert)
-    torch.testing.assert_close(names["loss"], 10 * memory_loss(weights, expert, [5, 5]))
+    torch.testing.assert_close(names["loss"], 10 * memory_loss(softmax(scores[[0, 2]]), expert, [5, 5]))
 
 
 def test_a_row_recalls_as_wanted_if_no_other_earlier_step_is_as_strong():

@@ -15,6 +15,7 @@ _HOMES = {
     "PairTable": "attentiontuner.demos.pairs",
     "DemoStore": "attentiontuner.demos",
     "DemoWriter": "attentiontuner.demos",
+    "merge_annotators": "attentiontuner.demos",
     "to_minari": "attentiontuner.demos.exchange.minari",
     "from_minari": "attentiontuner.demos.exchange.minari",
     # tasks and experts
@@ -29,7 +30,9 @@ _HOMES = {
     "collect": "attentiontuner.collecting.collection",
     # training and playing
     "memory_loss": "attentiontuner.losses",
+    "memory_loss_from_scores": "attentiontuner.losses",
     "expert_matrix": "attentiontuner.data.tokens",
+    "expert_matrices": "attentiontuner.data.tokens",
     "Method": "attentiontuner.methods",
     "register_method": "attentiontuner.methods",
     "TrainConfig": "attentiontuner.runs.config",
@@ -48,11 +51,13 @@ __all__ = [*_HOMES, "__version__"]
 if TYPE_CHECKING:
     from attentiontuner.collecting.collection import collect as collect
     from attentiontuner.core.errors import UserError as UserError
+    from attentiontuner.data.tokens import expert_matrices as expert_matrices
     from attentiontuner.data.tokens import expert_matrix as expert_matrix
     from attentiontuner.demos import Demonstration as Demonstration
     from attentiontuner.demos import DemoStore as DemoStore
     from attentiontuner.demos import DemoWriter as DemoWriter
     from attentiontuner.demos import MemoryPair as MemoryPair
+    from attentiontuner.demos import merge_annotators as merge_annotators
     from attentiontuner.demos.exchange.minari import from_minari as from_minari
     from attentiontuner.demos.exchange.minari import to_minari as to_minari
     from attentiontuner.demos.pairs import PairTable as PairTable
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert
     from attentiontuner.losses import memory_loss as memory_loss
+    from attentiontuner.losses import memory_loss_from_scores as memory_loss_from_scores
     from attentiontuner.methods import Method as Method
     from attentiontuner.methods import register_method as register_method
     from attentiontuner.runs.config import TrainConfig as TrainConfig

@@ -66,26 +66,60 @@ def counting_loss(scores: Tensor, mass: Tensor, wanted: Tensor) -> Tensor:
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
     """Equation 4: binary cross-entropy between the attention weights of one head and E, both `[B, n, n]`.
 
-    Row i of both is what token i attends to. E is one, or True, where `data.tokens.expert_matrix` has a one; `lengths`
-    `[B]` are the trajectories' own n in tokens. The mean over the n × n entries of every trajectory's own n; the upper
-    triangle, where both sides are 0, counts among the entries. Over a batch: the sum of all entries divided by their
-    number.
+    Row i of both is what token i attends to. E is one, or True, where `data.tokens.expert_matrices` has it; `lengths`
+    `[B]` are the trajectories' own n in tokens, 0 for one that takes no part. The mean over the n × n entries of every
+    trajectory's own n; the upper triangle, where both sides are 0, counts among the entries. Over a batch: the sum of
+    all entries divided by their number. Computed in float32, or float64 where that is given.
+
+    A weight that has become exactly 0 has no gradient: where there are scores take `memory_loss_from_scores`.
     """
+    expert, inside = _checked("memory_loss", "attention", attention, expert, lengths)
+    weights = _at_least_float32(attention)
+    entry = torch.where(expert, _log(weights), _log(1 - weights))
+    return -torch.where(inside, entry, 0).sum() / inside.sum().clamp(min=1)
+
+
+def memory_loss_from_scores(scores: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
+    """`memory_loss` of the causal softmax of one head's scores `[B, n, n]`, without its losses of precision.
+
+    Scores are what the softmax is taken of: query · key, scaled. What they hold above the diagonal and in the padding,
+    which is at the end, does not count. `expert` and `lengths` as in `memory_loss`.
+    """
+    expert, inside = _checked("memory_loss_from_scores", "scores", scores, expert, lengths)
+    past = inside.tril()
+    own = _at_least_float32(scores)
+    own = own.masked_fill(~past, torch.finfo(own.dtype).min)  # finite: a row of padding has a softmax too
+    rows = memory_cross_entropy(own.log_softmax(-1), expert & past)  # [B, n]
+    return torch.where(inside.any(-1), rows, 0).sum() / inside.sum().clamp(min=1)
+
+
+def _at_least_float32(given: Tensor) -> Tensor:
+    return given.to(torch.promote_types(given.dtype, torch.float32))
+
+
+def _checked(
+    function: str, name: str, given: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """E, and which entries are a trajectory's own, bool `[B, n, n]` each on the device of what is given."""
     lengths = torch.as_tensor(lengths)
-    shape = tuple(attention.shape)
+    shape = tuple(given.shape)
     if len(shape) != 3 or shape[1] != shape[2] or tuple(expert.shape) != shape or tuple(lengths.shape) != shape[:1]:
         raise UserError(
-            f"memory_loss: attention {shape}, expert {tuple(expert.shape)} and lengths {tuple(lengths.shape)} must be "
+            f"{function}: {name} {shape}, expert {tuple(expert.shape)} and lengths {tuple(lengths.shape)} must be "
             "[B, n, n], [B, n, n] and [B]; of several heads give one at a time"
         )
+    if not given.is_floating_point():
+        raise UserError(f"{function}: {name} of {given.dtype}: give floating-point numbers")
     # On a GPU they are taken as they are: looking would mean to wait for it.
-    if lengths.device.type == "cpu" and len(lengths) and int(lengths.max()) > shape[1]:
-        raise UserError(f"memory_loss: a trajectory of {int(lengths.max())} tokens, but attention over {shape[1]}")
-    token = torch.arange(shape[1], device=attention.device)
-    inside = token < lengths.to(attention.device)[:, None]
-    inside = inside[:, :, None] & inside[:, None, :]
-    entry = torch.where(expert > 0, _log(attention), _log(1 - attention))
-    return -torch.where(inside, entry, 0).sum() / inside.sum()
+    if lengths.device.type == "cpu" and len(lengths) and not 0 <= int(lengths.min()) <= int(lengths.max()) <= shape[1]:
+        wrong = int(lengths.max()) if int(lengths.min()) >= 0 else int(lengths.min())
+        raise UserError(f"{function}: a trajectory of {wrong} tokens, but {name} over {shape[1]}")
+    if expert.device.type == "cpu" and (expert.triu(1) > 0).any():
+        row, i, j = (expert.triu(1) > 0).nonzero()[0].tolist()
+        raise UserError(f"{function}: expert[{row}, {i}, {j}] is one, but token {i} cannot attend to the later {j}")
+    token = torch.arange(shape[1], device=given.device)
+    inside = token < lengths.to(given.device)[:, None]
+    return expert.to(given.device) > 0, inside[:, :, None] & inside[:, None, :]
 
 
 def _log(weight: Tensor) -> Tensor:

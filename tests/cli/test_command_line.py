@@ -143,7 +143,7 @@ def test_what_cannot_be_imported(tmp_path, capsys):
         ("evaluate RUN --batch 0", "--batch 0: give at least 1"),
         ("evaluate RUN --video -1", "--video -1: give 0 or more"),
         ("evaluate RUN --set length=abc", "length must be a whole number from 1 to 500, not 'abc'"),
-        ("report --records FOLDER --readme FOLDER/none.md", "--readme FOLDER/none.md: there is no such file"),
+        ("report --records FOLDER --pages FOLDER/none.md", "--pages FOLDER/none.md: there is no such file"),
         ("reproduce table1 --records FILE", "--records FILE is a file: give a folder"),
         ("reproduce table1 --records FOLDER --data FILE", "--data FILE is a file: give a folder"),
         ("train toy --data DATA --out DATA", "--out DATA is a data set: give another folder for the run"),
@@ -180,7 +180,7 @@ import sys
 from attentiontuner.cli import main
 for words in (
     "train hallway --data nowhere --out run", "evaluate nowhere", "inspect nowhere", "annotate nowhere",
-    "report --records nowhere", "report --records . --readme nowhere", "reproduce table1 --records file",
+    "report --records nowhere", "report --records . --pages nowhere", "reproduce table1 --records file",
 ):
     assert main(words.split()) == 2
     assert "torch" not in sys.modules, words

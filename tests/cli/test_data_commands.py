@@ -223,6 +223,46 @@ def test_unknown_annotator_and_episode(data, tmp_path):
     assert_refused(done, "--episode 10: the data set holds 10 episodes")
 
 
+def test_merge_makes_an_annotator_that_inspect_shows(data, tmp_path, capsys):
+    root = str(copy(data, tmp_path))
+    words = ["merge", root, "--annotators", "expert,second", "--as", "both"]
+    assert main(words) == 0
+    said = "annotator both has 10 episodes with 10 pairs (union of expert,second)"
+    assert f"{said}; 10 written" in capsys.readouterr().out
+    assert main(words) == 0
+    assert f"{said}; nothing to do" in capsys.readouterr().out
+    assert main(["inspect", root, "--json", "--annotator", "both,second"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["annotator"], found["annotated_episodes"]) == ("both,second", 10)
+    assert found["annotators"]["both"]["pairs_per_episode"] == 1.0
+    assert main(["inspect", root, "--annotator", "both,second"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"annotator {name} " in shown for name in ("expert", "second", "both", "both,second"))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--annotators", "expert,eve", "--as", "both"], "no annotator 'eve': there are expert, second"),
+        (["--annotators", "expert,second", "--as", "second"], "'second' is one of those to be merged"),
+        (["--annotators", "expert,second", "--as", "a,b"], "annotator 'a,b': use letters, digits"),
+        (["--annotators", "expert,second", "--as", "both", "--rule", "most"], "no rule 'most': merge by union, maj"),
+    ],
+)
+def test_what_merge_refuses_is_one_line(data, capsys, words, problem):
+    assert main(["merge", str(data), *words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("attentiontuner: ")
+    assert said.count("\n") == 1
+    assert problem in said
+
+
+def test_merge_needs_a_data_set(tmp_path, capsys):
+    assert main(["merge", str(tmp_path), "--annotators", "a,b", "--as", "c"]) == 2
+    assert "is not a data set: it has no manifest.json" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
 def test_no_room_on_the_disk(data, tmp_path):
     """Files may not grow past a limit: what is there stays whole, and with room again the command finishes."""

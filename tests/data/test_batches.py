@@ -8,7 +8,7 @@ import torch
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData, epoch_batches
-from attentiontuner.data.tokens import expert_matrices, expert_matrix, head_of
+from attentiontuner.data.tokens import expert_matrices, expert_matrix, expert_of_heads, head_of
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.models.heads import Head
 from tests.methods.configs import loss_of
@@ -28,7 +28,7 @@ def test_pairs_and_diagonal_are_the_ones_of_e():
     packed = packed_demos(GRID, LENGTHS, 4)
     for attend_self in (True, False):
         batch = DemoData(packed).batch(np.array([4, 1]))
-        expert = expert_matrices(batch, 2, attend_self, split=False)
+        expert = expert_of_heads(batch, 2, attend_self, split=False)
         for place, row in enumerate([4, 1]):
             pairs = packed.pairs.select([row])
             wanted = np.zeros((2 * batch.longest, 2 * batch.longest))
@@ -48,11 +48,47 @@ def test_the_expert_matrix_of_a_list_is_checked():
             expert_matrix(pairs, 3)
 
 
+@pytest.mark.parametrize("tokens_per_step", [1, 2])
+def test_the_matrices_of_a_padded_batch_are_those_of_its_episodes(tokens_per_step):
+    pairs, lengths = [[(0, 2)], None, PairTable.of([(1, 3, 2)], 4), []], [3, 5, 4, 1]
+    for attend_self, padded_to in ((True, None), (False, 11)):
+        expert, tokens = expert_matrices(pairs, lengths, attend_self, tokens_per_step, padded_to)
+        n = padded_to or 5 * tokens_per_step
+        assert tokens.tolist() == [3 * tokens_per_step, 0, 4 * tokens_per_step, tokens_per_step]
+        wanted = np.zeros((4, n, n), bool)
+        for row in (0, 2, 3):
+            own = slice(0, tokens[row])
+            wanted[row, own, own] = expert_matrix(pairs[row], lengths[row], attend_self, tokens_per_step)
+        np.testing.assert_array_equal(expert.numpy(), wanted)
+    again, _ = expert_matrices(pairs, torch.tensor(lengths), False, tokens_per_step, 11)
+    assert torch.equal(again, expert)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "lengths", "options", "text"),
+    [
+        ([[], [(0, 5)]], [2, 5], {}, r"episode 1, pair \(0, 5\): q is outside the episode of 5 steps"),
+        ([[]], [2, 5], {}, "give a list of pairs for each of 2, not 1 of them"),
+        (None, [2], {}, "give a list of pairs for each of 1, not NoneType"),
+        ([(0, 1)], [2], {}, "episode 0, pairs: 0 is not"),
+        ([[]], [0], {}, r"lengths \[0\]: give the steps of each episode, from 1"),
+        ([[]], [2.5], {}, r"lengths \[2.5\]"),
+        ([[]], 3, {}, "lengths 3"),
+        ([[]], [3], {"padded_to": 5}, "an episode of 6 tokens, but padded_to=5"),
+        ([[]], [3], {"tokens_per_step": 0}, "tokens_per_step=0: a step has 1 token or more"),
+    ],
+)
+def test_what_is_no_padded_batch_is_refused_in_one_line(pairs, lengths, options, text):
+    with pytest.raises(UserError, match=text) as caught:
+        expert_matrices(pairs, lengths, **options)
+    assert "\n" not in str(caught.value)
+
+
 def test_split_pairs_gives_every_one_to_exactly_one_head():
     packed = packed_demos(GRID, LENGTHS, 4)
     batch = DemoData(packed).batch(np.arange(5))
-    whole = expert_matrices(batch, 1, attend_self=True, split=False)[0]
-    split = expert_matrices(batch, 4, attend_self=True, split=True)
+    whole = expert_of_heads(batch, 1, attend_self=True, split=False)[0]
+    split = expert_of_heads(batch, 4, attend_self=True, split=True)
     np.testing.assert_array_equal(split.sum(0).numpy(), whole.numpy().astype(int))
     assert head_of(np.array([0, 2, 4, 6]), np.array([6, 6, 6, 6]), 4).tolist() == [0, 1, 2, 3]
 
@@ -142,7 +178,7 @@ def test_an_uncertain_pair_stands_in_the_middle_and_counts_by_its_weight():
     wanted = torch.zeros(8, 8)
     wanted[6, 3], wanted[7, 2] = 1, 1.5
     torch.testing.assert_close(batch.recalled()[0], wanted)
-    assert np.argwhere(expert_matrices(batch, 1, attend_self=False, split=False)[0, 0].numpy()).tolist() == [
+    assert np.argwhere(expert_of_heads(batch, 1, attend_self=False, split=False)[0, 0].numpy()).tolist() == [
         [12, 6], [14, 4],
     ]  # fmt: skip
 

@@ -118,9 +118,9 @@ def test_revisions_count_and_conflicts_write_nothing(root):
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "../x", "a\\b", "a b", "x" * 65, "é"])
 def test_names_that_could_leave_the_folder_are_refused(root, name):
-    with pytest.raises(UserError, match="annotator name"):
+    with pytest.raises(UserError, match="use letters, digits"):
         write_annotation(root, name, 0, Annotation(PairTable.of([], LENGTH)))
-    with pytest.raises(UserError, match="annotator name"):
+    with pytest.raises(UserError, match="use letters, digits"):
         read_annotation(root, name, 0)
 
 

@@ -4,6 +4,7 @@ import copy
 import pickle
 import zlib
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,13 +27,13 @@ def listed(table: PairTable) -> list[UncertainRow]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def grouped(rows: list[UncertainRow], together: object = sum) -> list[UncertainRow]:
-    """Rows in order of (episode, q, p), equal ones made one: multiplicities `together`, the largest weight."""
+def grouped(rows: list[UncertainRow]) -> list[UncertainRow]:
+    """Rows in order of (episode, q, p), equal ones made one: multiplicities added, the largest weight."""
     found: dict[tuple[int, ...], list[tuple[int, float]]] = {}
     for episode, p, p_last, q, q_last, times, weight in rows:
         found.setdefault((episode, q, p, q_last, p_last), []).append((times, float(np.float32(weight))))
     return [
-        (e, p, p_last, q, q_last, together(t for t, _ in same), max(w for _, w in same))
+        (e, p, p_last, q, q_last, sum(t for t, _ in same), max(w for _, w in same))
         for (e, q, p, q_last, p_last), same in sorted(found.items())
     ]
 
@@ -73,14 +74,61 @@ def test_select_join_and_one(rows, chosen):
     assert PairTable.join([PairTable.nothing([STEPS]), table]).select(range(1, EPISODES + 1)) == table
 
 
+def merged_plainly(voices: list[PairTable], rule: str) -> list[UncertainRow]:
+    """Pair by pair: those of the same middle are one; as many voices as the rule wants must say what is kept."""
+    said: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
+    intervals: dict[tuple[int, int, int], list[tuple[int, ...]]] = {}
+    for table in voices:
+        rows = table.settled()
+        for episode, p, _, q, _, times, weight in listed(rows):
+            said.setdefault((episode, q, p), []).append((times, weight))
+        for episode, p, p_last, q, q_last, _, _ in listed(table):
+            about = ((p_last - p + q_last - q), p, q, p_last, q_last)
+            intervals.setdefault((episode, (q + q_last) // 2, (p + p_last) // 2), []).append(about)
+    kept = []
+    for key, votes in said.items():
+        asked = sum(bool(table.annotated[key[0]]) for table in voices)
+        wanted = {"union": 1, "majority": asked // 2 + 1, "all": asked}[rule]
+        if len(votes) >= wanted:
+            times, weights = (sorted(column, reverse=True)[wanted - 1] for column in zip(*votes, strict=True))
+            _, p, q, p_last, q_last = min(intervals[key])
+            kept.append((key[0], p, p_last, q, q_last, times, weights))
+    return grouped(kept)
+
+
 @settings(deadline=None)
-@given(tables, tables)
-def test_merging_is_the_union(first, second):
-    a, b = (uncertain_table(rows, STEPS, EPISODES) for rows in (first, second))
-    merged = a.merge(b)
+@given(st.lists(st.tuples(tables, st.integers(1, EPISODES)), min_size=1, max_size=4))
+@pytest.mark.parametrize("rule", ["union", "majority", "all"])
+def test_merging_is_a_vote_of_those_who_annotated(rule, people):
+    voices = []
+    for rows, annotated in people:  # the last episodes are not annotated by everybody
+        table = uncertain_table([row for row in rows if row[0] < annotated], STEPS, EPISODES)
+        voices.append(replace(table, annotated=np.arange(EPISODES) < annotated))
+    merged = voices[0].merge(*voices[1:], rule=rule)
     check_sound(merged)
-    assert listed(merged) == grouped([*listed(a), *listed(b)], max)
-    assert merged == b.merge(a) == merged.merge(a)
+    assert listed(merged) == merged_plainly(voices, rule)
+    assert merged == voices[-1].merge(*voices[-2::-1], rule=rule) == merged.merge(rule=rule)
+    assert merged.annotated.tolist() == [any(voice.annotated[row] for voice in voices) for row in range(EPISODES)]
+
+
+def test_merging_by_example():
+    def said(*rows: UncertainRow) -> PairTable:
+        return uncertain_table([(0, *row) for row in rows], STEPS)
+
+    anna = said((1, 1, 7, 7, 3, 1.0), (2, 4, 9, 9, 1, 0.5))
+    bob = said((1, 1, 7, 7, 2, 1.0), (3, 3, 9, 9, 1, 1.0), (0, 0, 5, 5, 1, 1.0))
+    nothing, absent = said(), PairTable.nothing([STEPS])
+    shared = [(0, 1, 1, 7, 7, 2, 1.0), (0, 3, 3, 9, 9, 1, 0.5)]
+    assert listed(anna.merge(bob, rule="all")) == listed(anna.merge(bob, absent, rule="all")) == shared
+    assert listed(anna.merge(bob, nothing, rule="majority")) == shared
+    assert listed(anna.merge(bob)) == [(0, 0, 0, 5, 5, 1, 1.0), (0, 1, 1, 7, 7, 3, 1.0), (0, 3, 3, 9, 9, 1, 1.0)]
+    assert anna.merge(nothing, rule="all") == nothing.merge(absent) == nothing
+    assert anna.merge(absent, rule="all") == anna
+    assert absent.merge(absent) == absent
+    with pytest.raises(UserError, match="no rule 'most': merge by union, majority, all"):
+        anna.merge(bob, rule="most")
+    with pytest.raises(UserError, match="their lengths differ"):
+        anna.merge(PairTable.nothing([STEPS + 1]))
 
 
 @settings(deadline=None)

@@ -329,6 +329,32 @@ def test_the_page_shows_how_to_ask_what_is_recalled(trained, monkeypatch):
     assert all(p < step for step, found in said for p, _ in found)
 
 
+def test_the_loops_on_the_page_run(trained, monkeypatch, tmp_path):
+    """One after another, as a reader would; the exported program plays as the policy does."""
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    section = page[page.index("## In a loop of your own") : page.index("### What is recalled")]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.S)
+    assert len(blocks) == 4
+    said, played = [], []
+    monkeypatch.setattr(RecallEnv, "takes", (int, np.integer))
+    monkeypatch.chdir(tmp_path)
+    step = RecallEnv.step
+    monkeypatch.setattr(RecallEnv, "step", lambda env, action: played.append(int(action)) or step(env, action))
+    names = {"print": lambda *words: said.append(words)}
+    for block in blocks:
+        begin = len(played)
+        exec(compile(block.replace("hallway", "toy-recall"), "evaluation.md", "exec"), names)
+    assert [words[0] for words in said] == [0, 1, 2, (8, 4)]
+    exported = played[begin:]
+    policy, env = ModelPolicy(trained, 12), RecallEnv()
+    policy.reset(1)
+    observation, ended = env.reset(seed=0)[0], False
+    while not ended:
+        observation, _, ended, _, _ = env.step(policy.act(observation[None])[0])
+    assert len(exported) >= 3
+    assert played[-len(exported) :] == exported
+
+
 def test_a_task_that_is_not_registered_is_asked_for_in_python_too(trained, monkeypatch):
     monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {})
     with pytest.raises(UserError, match=r"run.*'toy-recall'.*import the file that registers it.*or give max_steps="):

@@ -13,7 +13,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning.published import TASK_ORDER
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.reporting.head_maps import matrices_by_task, split_matrices
-from attentiontuner.experiments.reporting.report import README_TABLES, build_report, replace_tables
+from attentiontuner.experiments.reporting.report import build_report, replace_tables
 from tests.experiments.made import write_all
 
 SMALL_TABLES = ["missing", "scaling", "split"]
@@ -130,30 +130,37 @@ def test_experts_of_ltmb_recall_something_and_splitting_loses_nothing():
         assert (sum(parts) == matrix).all()
 
 
-def test_the_tables_of_a_readme_are_replaced_and_nothing_else(records, tmp_path):
-    readme = tmp_path / "README.md"
+def test_the_tables_of_a_page_are_replaced_and_nothing_else(records, tmp_path):
+    page, other = tmp_path / "README.md", tmp_path / "other.md"
     few, results = (f"<!-- {name}:begin -->\nold\n<!-- {name}:end -->\n" for name in ("few", "results"))
-    readme.write_text(f"# Top\n\n{few}\nMiddle\n\n{results}\nBottom\n")
+    page.write_text(f"# Top\n\n{few}\nMiddle\n\n{results}\nBottom\n")
+    other.write_text(results)
+    words = ["report", "--records", str(records), "--out", str(tmp_path / "out"), "--pages", str(page), str(other)]
     for _ in range(2):
-        assert main(["report", "--records", str(records), "--out", str(tmp_path / "out"), "--readme", str(readme)]) == 0
-        text = readme.read_text()
+        assert main(words) == 0
+        text = page.read_text()
         assert re.search(r"\| Hallway \| \d", text), "of the scale there is"
         assert text.startswith("# Top\n\n<!-- few:begin -->\n| Demonstrations | 20 |")
         assert ".\n<!-- few:end -->\n\nMiddle\n\n<!-- results:begin -->\n| Task |" in text
         assert text.endswith("<!-- results:end -->\n\nBottom\n")
         assert "old" not in text
-    for text in ("no markers", few, results, results + few + few, results + "<!-- few:end --><!-- few:begin -->"):
-        readme.write_text(text)
-        missing = "few" if "results" in text else "results"
-        with pytest.raises(UserError, match=f"one line <!-- {missing}:begin --> and below it"):
-            replace_tables(readme, [], "smoke")
-        assert readme.read_text() == text
+        assert other.read_text() in text
+    for text, wrong in (
+        ("no markers", "has no place for a table: give it the lines <!-- results:begin --> and"),
+        (results + few + few, "one line <!-- few:begin --> and below it"),
+        (results + "<!-- few:end --><!-- few:begin -->", "one line <!-- few:begin --> and below it"),
+        (few + "<!-- results:end -->", "one line <!-- results:begin --> and below it"),
+    ):
+        page.write_text(text)
+        with pytest.raises(UserError, match=wrong):
+            replace_tables(page, [], "smoke")
+        assert page.read_text() == text
 
 
-def test_the_readme_of_this_package_has_room_for_its_tables():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    for name in README_TABLES:
-        assert text.index(f"<!-- {name}:begin -->\n|") < text.index(f".\n<!-- {name}:end -->\n")
+def test_the_pages_of_this_package_have_room_for_the_tables():
+    for page, name in (("README.md", "few"), ("docs/paper.md", "results")):
+        text = (Path(__file__).parents[2] / page).read_text()
+        assert f"<!-- {name}:begin -->" in text
 
 
 def test_records_of_other_experiments_are_left_out_and_named(tmp_path, capsys):

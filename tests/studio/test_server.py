@@ -12,6 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos import merge_annotators
 from attentiontuner.demos.annotations import read_annotation
 from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.guard import MAX_BODY
@@ -43,6 +44,20 @@ def test_the_data_set(client: TestClient) -> None:
     assert found["annotators"] == ["ada", "expert"]
     assert [source["name"] for source in found["sources"]] == ["labels:expert", "before", "before-stretched"]
     assert found["annotated"] == []
+
+
+def test_merged_annotators_are_one_like_any_other(client: TestClient, toy: Path) -> None:
+    change(client, {"kind": "add", "pairs": [[1, 4]]})
+    merge_annotators(toy, "ada,expert", "both")
+    found = client.get("/api/dataset", params={"annotator": "both"}).json()
+    assert found["annotators"] == ["ada", "both", "expert"]
+    assert found["annotated"] == [0, 1, 2]
+    shown = state(client, annotator="both")
+    assert (shown["pairs"], shown["origins"]) == ([[1, 4, 1], [0, 11, 1]], [[0, 11, "expert"], [1, 4, "ada"]])
+    edit = {"kind": "add", "pairs": [[2, 5]]}
+    body = {"annotator": "both", "version": shown["version"], "edit": edit, "seconds": 0.5}
+    assert client.post("/api/episodes/0/change", json=body).json()["pairs"] == [[1, 4, 1], [2, 5, 1], [0, 11, 1]]
+    assert client.get("/api/dataset", params={"annotator": "ada,both"}).status_code == 400
 
 
 def test_a_change_is_saved_and_answered_with_the_new_state(client: TestClient, toy: Path) -> None:

@@ -108,6 +108,8 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     assert "network of method 'recall' has no embedder" in refused(capsys, "toy-grid", *given, "--embedder", "lookup")
     assert "bfloat16 is for GPUs" in refused(capsys, "toy-grid", *paper, "--precision", "bfloat16")
     assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "eve")
+    assert "no annotator 'eve'" in refused(capsys, "toy-grid", *given, "--annotator", "expert,eve")
+    assert "'expert' is named twice" in refused(capsys, "toy-grid", *given, "--annotator", "expert,expert")
     assert "--memory-limit 'much'" in refused(capsys, "toy-grid", *given, "--memory-limit", "much")
     assert "--demos 999" in refused(capsys, "toy-grid", *given, "--demos", "999")
     missing = ["--data", tmp_path / "nowhere", "--out", tmp_path / "run", *SMALL]

@@ -15,7 +15,7 @@ from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.run import Run
-from attentiontuner.training.train import _labels, train
+from attentiontuner.training.train import _labels, _test_data, train
 from tests.training.toys import toy_config, toy_store
 
 CPU = torch.device("cpu")
@@ -122,6 +122,38 @@ def test_a_store_opened_for_somebody_trains_on_their_pairs(tmp_path: Path) -> No
     assert [Run(result.run).config().annotator for result in (theirs, named, usual)] == ["alice", "alice", "expert"]
     losses = [result.metrics[0]["memory_loss"] for result in (theirs, named, usual)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_a_run_learns_from_several_annotators_and_goes_on_with_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = toy_store(tmp_path / "data", annotate="odd")
+    for episode in range(4):
+        write_annotation(store.path, "alice", episode, Annotation([(0, 1, 2)]))
+    config = toy_config(epochs=1, annotator="expert,alice")
+    labels = _labels(config, store, np.arange(8))
+    assert labels.annotated.tolist() == [True] * 4 + [False, True, False, True]
+    expert, alice = (store.annotated_by(name).read_pairs(np.arange(8)) for name in ("expert", "alice"))
+    assert labels == expert.merge(alice)
+    begun = train(config, store, tmp_path / "run", device="cpu", budget_seconds=0)
+    assert not begun.finished
+    assert "annotated by alice,expert with" in capsys.readouterr().err
+    with pytest.raises(UserError, match="made with annotator = 'alice,expert', now it is 'expert'"):
+        train(toy_config(epochs=1), store, tmp_path / "run", device="cpu")
+    opened = DemoStore.open(store.path, "alice,expert")
+    assert train(toy_config(epochs=1), opened, tmp_path / "run", device="cpu").finished
+    write_annotation(store.path, "alice", 9, Annotation([(0, 1)]))
+    with pytest.raises(UserError, match="was made with data.labels"):
+        train(config, store, tmp_path / "run", device="cpu")
+    with pytest.raises(UserError, match="there is no annotator 'eve'"):
+        _labels(toy_config(annotator="alice,eve"), store, np.arange(8))
+
+
+def test_the_test_demonstrations_have_the_pairs_of_those_who_annotated_them(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data", episodes=6)
+    config = toy_config(annotator="alice,expert")
+    drawn = _test_data(store, np.arange(6), config, CPU)
+    assert drawn.packed.pairs == store.read_pairs()
 
 
 def whole_and_streamed(tmp_path: Path, limit: int) -> tuple[Source, Source]:

@@ -17,6 +17,7 @@ COMMANDS = {
     "reproduce": "Run the cells of a table or figure of the paper, as records; stopped, it goes on.",
     "report": "Make the tables, figures and page from records, next to the paper's numbers.",
     "annotate": "Open a page where people mark what they remembered.",
+    "merge": "Merge the labels of several annotators into those of a new one.",
     "play": "Open a page where a person plays a task, and record the episodes.",
     "studio-times": "Print how long people needed to play and to annotate.",
     "doctor": "Say what is installed, what will be used, and how to mend what is missing.",

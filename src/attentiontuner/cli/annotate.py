@@ -19,11 +19,12 @@ def annotate(
 ) -> None:
     """Open a page on this machine where people mark which past steps a decision used.
 
-    Every change is saved at once under the annotator's name in the data set.
+    Every change is saved at once under the annotator's name in the data set. `train --annotator NAME` learns from it,
+    `inspect` says how far it is.
 
     Args:
-        data: the data set folder.
-        annotator: whose labels these are; the page can change it.
+        data: folder of the data set.
+        annotator: name of who annotates; the page can change it.
         suggest: a trained run's folder; the steps its attention recalls are suggested.
         threshold: attention weight from which `--suggest` counts a step as recalled.
         suggestions: suggest nothing at all, for labels that must not be influenced.
@@ -33,9 +34,10 @@ def annotate(
     """
     require_studio()
     from attentiontuner.core.errors import UserError
+    from attentiontuner.demos.annotations import check_annotator
     from attentiontuner.demos.store.reader import DemoStore
     from attentiontuner.runs.run import Run
-    from attentiontuner.studio.desk import Desk, check_annotator
+    from attentiontuner.studio.desk import Desk
     from attentiontuner.studio.server import create_app, serve
     from attentiontuner.studio.suggest import Suggester
 

@@ -26,7 +26,8 @@ def inspect(
         json: print JSON instead of a table.
         picture: draw an episode, its frames and expert matrix, to this PNG file.
         episode: the episode to draw.
-        annotator: whose pairs; the expert's if not given.
+        annotator: whose pairs to draw, such as anna, or anna,bob for those of either; the expert's, or the only
+            annotator's, if not given.
     """
     from attentiontuner.core.errors import UserError
     from attentiontuner.demos import DemoStore
@@ -75,8 +76,11 @@ def print_table(summary: dict[str, Any]) -> None:
         "success rate": f"{summary['success_rate']:.1%}",
         "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {shards} ({share:.2%} of the raw frames)",
     }
-    for name, found in summary["annotators"].items():
-        flagged = f", {found['flagged_episodes']} flagged" if found["flagged_episodes"] else ""
+    people = dict(summary["annotators"])
+    if summary["annotator"] is not None:
+        people.setdefault(summary["annotator"], summary)  # several together
+    for name, found in people.items():
+        flagged = f", {found['flagged_episodes']} flagged" if found.get("flagged_episodes") else ""
         rows[f"annotator {name}"] = (
             f"{counted(found['annotated_episodes'], 'episode', form=',')}, "
             f"{found['pairs_per_episode']:.1f} pairs each{flagged}"

@@ -39,7 +39,8 @@ def play(
     require_studio()
     from attentiontuner.cli.values import parse_settings
     from attentiontuner.core.errors import UserError
-    from attentiontuner.studio.desk import Desk, check_annotator
+    from attentiontuner.demos.annotations import check_annotator
+    from attentiontuner.studio.desk import Desk
     from attentiontuner.studio.play import Player
     from attentiontuner.studio.server import create_app, serve
     from attentiontuner.tasks.task import get_task

@@ -11,7 +11,7 @@ def report(
     scale: str = "",
     films: tuple[Path, ...] = (),
     times: tuple[Path, ...] = (),
-    readme: Path | None = None,
+    pages: tuple[Path, ...] = (),
 ) -> None:
     """Make the report of a folder of records: Markdown, figures, and one HTML page that stands alone.
 
@@ -21,16 +21,17 @@ def report(
         scale: whose records are shown: paper, small, demo or smoke (the largest there is).
         films: recall films to embed in the page.
         times: data sets that people played and annotated: the time they took, in place of the paper's.
-        readme: also replace the tables in this file, each between its two marker lines.
+        pages: also replace the tables in these Markdown files, each between its two marker lines.
     """
     if not records.is_dir():
         raise UserError(f"--records {records}: there is no such folder; give the one that `reproduce` wrote to")
-    if readme is not None and not readme.is_file():
-        raise UserError(f"--readme {readme}: there is no such file")
+    for page in pages:
+        if not page.is_file():
+            raise UserError(f"--pages {page}: there is no such file")
     from attentiontuner.experiments.planning.scales import get_scale
     from attentiontuner.experiments.reporting.report import build_report
     from attentiontuner.experiments.reporting.value import studio_times
 
     if scale:
         get_scale(scale)
-    print(build_report(records, out or records, films, scale=scale or None, times=studio_times(times), readme=readme))
+    print(build_report(records, out or records, films, scale=scale or None, times=studio_times(times), pages=pages))

@@ -4,6 +4,8 @@ A trajectory of T steps is the token sequence o_0, a_0, o_1, a_1, …: observati
 2t + 1, n = 2T tokens in all. E is [n, n]; row i says what token i should attend to. Its rows of action tokens are zero.
 """
 
+import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
 
@@ -26,6 +30,8 @@ def expert_matrix(
 
     `attend_self` adds a one on the diagonal for every observation: attend to the present.
     """
+    if tokens_per_step < 1:
+        raise UserError(f"tokens_per_step={tokens_per_step}: a step has 1 token or more")
     steps = np.asarray(PairTable.of(pairs, length)).astype(np.int64)  # [K, 3]
     expert = np.zeros((tokens_per_step * length,) * 2, np.float32)
     expert[tokens_per_step * steps[:, 1], tokens_per_step * steps[:, 0]] = 1
@@ -33,6 +39,47 @@ def expert_matrix(
         present = tokens_per_step * np.arange(length)
         expert[present, present] = 1
     return expert
+
+
+def expert_matrices(
+    pairs: Sequence[Any],
+    lengths: Tensor | Sequence[int],
+    attend_self: bool = True,
+    tokens_per_step: int = TOKENS_PER_STEP,
+    padded_to: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """E of a padded batch of B episodes, and how many tokens of each take part: what the memory losses take.
+
+    Args:
+        pairs: for each episode what `expert_matrix` takes; None where it is not annotated.
+        lengths: `[B]`, steps of each episode.
+        attend_self, tokens_per_step: as in `expert_matrix`.
+        padded_to: n, the tokens that every episode is padded to at its end; by default those of the longest.
+
+    Returns:
+        bool `[B, n, n]`, and int64 `[B]`: tokens_per_step · length, 0 where an episode is not annotated. Both on the
+        CPU; the losses take them from there.
+    """
+    steps = np.asarray(lengths)
+    if steps.ndim != 1 or (len(steps) and (steps.dtype.kind not in "iu" or steps.min() < 1)):
+        raise UserError(
+            f"expert_matrices: lengths {reprlib.repr(steps.tolist())}: give the steps of each episode, from 1"
+        )
+    if not isinstance(pairs, Sequence) or len(pairs) != len(steps):
+        given = f"{len(pairs)} of them" if isinstance(pairs, Sequence) else type(pairs).__name__
+        raise UserError(f"expert_matrices: pairs: give a list of pairs for each of {len(steps)}, not {given}")
+    longest = tokens_per_step * int(steps.max(initial=0))
+    n = longest if padded_to is None else padded_to
+    if longest > n:
+        raise UserError(f"expert_matrices: an episode of {counted(longest, 'token')}, but padded_to={padded_to}")
+    expert = torch.zeros(len(steps), n, n, dtype=torch.bool)
+    tokens = torch.zeros(len(steps), dtype=torch.long)
+    for row, (own, length) in enumerate(zip(pairs, steps.tolist(), strict=True)):
+        if own is not None:
+            matrix = expert_matrix(PairTable.of(own, length, row), length, attend_self, tokens_per_step)
+            tokens[row] = len(matrix)
+            expert[row, : len(matrix), : len(matrix)] = torch.from_numpy(matrix > 0)
+    return expert, tokens
 
 
 def head_of(recalled: Any, recalling: Any, heads: int) -> Any:
@@ -44,7 +91,7 @@ def head_of(recalled: Any, recalling: Any, heads: int) -> Any:
     return recalled // -(-(recalling + 1) // heads)
 
 
-def expert_matrices(batch: Batch, heads: int, attend_self: bool, split: bool) -> Tensor:
+def expert_of_heads(batch: Batch, heads: int, attend_self: bool, split: bool) -> Tensor:
     """E of the episodes of a batch, one for each of `heads` supervised heads: bool `[heads, B, n, n]`.
 
     `split` gives each one to one head alone (`head_of`). Without it all heads have the same matrix. What it says of

@@ -9,6 +9,7 @@ from attentiontuner.demos.annotations import (
     write_annotation,
 )
 from attentiontuner.demos.demonstration import Demonstration
+from attentiontuner.demos.merging import Merged, merge_annotators
 from attentiontuner.demos.pair_rules import MemoryPair
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.packed import PackedDemos
@@ -21,11 +22,13 @@ __all__ = [
     "DemoWriter",
     "Demonstration",
     "MemoryPair",
+    "Merged",
     "PackedDemos",
     "PairAgreement",
     "PairTable",
     "RevisionConflict",
     "agreement",
+    "merge_annotators",
     "read_annotation",
     "read_annotations",
     "write_annotation",

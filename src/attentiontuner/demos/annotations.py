@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,33 @@ def annotators(root: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and NAME.fullmatch(entry.name))
 
 
+def check_annotator(name: str) -> str:
+    """`name`, if it can be an annotator's: it is that of a folder too."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"annotator {name[:80]!r}: use letters, digits, '.', '_' and '-', not '.' first, at most 64")
+    return name
+
+
+def named(annotator: str | None) -> tuple[str, ...]:
+    """The names in `anna,bob`, in alphabetical order; nobody where it is None."""
+    if annotator is None:
+        return ()
+    names = sorted(check_annotator(name.strip()) for name in annotator.split(","))
+    for name, following in pairwise(names):
+        if name == following:
+            raise UserError(f"annotator {name!r} is named twice in {annotator!r}: once is enough")
+    return tuple(names)
+
+
+def annotators_of(root: Path, annotator: str) -> tuple[str, ...]:
+    """The names in `anna,bob`; one who did not annotate the data set in `root` is a `UserError`."""
+    names, there = named(annotator), annotators(root)
+    for name in names:
+        if name not in there:
+            raise UserError(f"{root} has no annotator {name!r}: there are {', '.join(there) or 'none'}")
+    return names
+
+
 def read_annotations(root: Path | str, annotator: str) -> dict[int, Annotation]:
     """Every annotation of `annotator`, by episode. Nobody of that name: nothing."""
     root = Path(root)
@@ -104,11 +132,7 @@ def write_annotation(
 
 def annotation_path(root: Path, annotator: str, index: int) -> Path:
     """Where `annotator`'s lines for shard `index` are."""
-    if not NAME.fullmatch(annotator):
-        raise UserError(
-            f"annotator name {annotator!r}: use letters, digits, '.', '_' and '-', not '.' first, at most 64"
-        )
-    return root / FOLDER / annotator / f"{index:05d}.jsonl"
+    return root / FOLDER / check_annotator(annotator) / f"{index:05d}.jsonl"
 
 
 def write_shard_annotations(root: Path, annotator: str, index: int, annotations: Mapping[int, Annotation]) -> None:

@@ -4,9 +4,9 @@ All pairs of one or many episodes stand in one table of named columns. Whatever 
 joining, drawing others) is a method of it that returns a new table.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,8 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.frozen import frozen
 from attentiontuner.demos.pair_rules import LARGEST, Integers, MemoryPair, PairError, check_pairs, name_of, pair_rows
+
+MergeRule = Literal["union", "majority", "all"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +51,7 @@ class PairTable:
             object.__setattr__(self, field.name, frozen(getattr(self, field.name), KINDS.get(field.name, np.int32)))
         self._share_steps(exact)
         if not self._in_order():
-            columns = _grouped({name: getattr(self, name) for name in PAIR_COLUMNS}, np.add)
+            columns = _grouped({name: getattr(self, name) for name in PAIR_COLUMNS})
             for name, column in columns.items():
                 column.setflags(write=False)
                 object.__setattr__(self, name, column)
@@ -185,14 +187,35 @@ class PairTable:
         p, p_last = np.clip(self.p + np.asarray(dp), 0, q - 1), np.clip(self.p_last + np.asarray(dp), 0, q_last - 1)
         return self._moved(p, q) if self.exact else replace(self, p=p, q=q, p_last=p_last, q_last=q_last)
 
-    def merge(self, other: "PairTable") -> "PairTable":
-        """The pairs of both, episode by episode: annotated is what one of them has annotated. A pair that both have
-        counts as often, and as much, as it does where it does more."""
-        if not np.array_equal(self.lengths, other.lengths):
+    def merge(self, *others: "PairTable", rule: MergeRule = "union") -> "PairTable":
+        """The pairs that several annotators of the same episodes have in common, or have together.
+
+        Annotated is what one of them has annotated, and only those who have annotated an episode are asked about it.
+        `union` keeps what one of them has, `majority` what more than half have, `all` what all have. So many must also
+        agree on how often and how much a pair counts: with `union` it counts as where it counts most, with `all` as
+        where it counts least. Pairs are the same where their middles are; the narrowest of their intervals is kept.
+        """
+        check_rule(rule)
+        tables = (self, *others)
+        if any(not np.array_equal(self.lengths, table.lengths) for table in others):
             raise UserError("pairs of different episodes cannot be merged: their lengths differ")
-        columns = {name: np.concatenate([getattr(table, name) for table in (self, other)]) for name in PAIR_COLUMNS}
-        annotated = self.annotated | other.annotated
-        return PairTable._sound(self.lengths, annotated, _grouped(columns, np.maximum), self.exact and other.exact)
+        asked = np.sum([table.annotated for table in tables], axis=0)
+        wanted = {"union": np.ones_like(asked), "majority": asked // 2 + 1, "all": asked}[rule]
+        columns = _together([table.settled() for table in tables])
+        order, starts, votes = _same_steps(columns, columns["multiplicity"])
+        row = columns["episode"][order][starts]
+        kept = votes >= wanted[row]
+        # Of n votes in rising order, the one that so many reach.
+        place = (starts + votes - wanted[row])[kept]
+        heaviest, _, _ = _same_steps(columns, columns["weight"])
+        counts = {"multiplicity": columns["multiplicity"][order][place], "weight": columns["weight"][heaviest][place]}
+        if not all(table.exact for table in tables):
+            columns = _together(tables)
+            middles = {**columns, **{end: (columns[end] + columns[f"{end}_last"]) // 2 for end in ("p", "q")}}
+            width = columns["p_last"] - columns["p"] + columns["q_last"] - columns["q"]
+            order, starts, _ = _same_steps(middles, columns["q"], columns["p"], width)
+        steps = {name: columns[name][order][starts][kept] for name in ("episode", "p", "q", "p_last", "q_last")}
+        return PairTable(self.lengths, asked > 0, **steps, **counts)
 
     def perturb(self, noise_p: float, noise_q: float, rng: np.random.Generator) -> "PairTable":
         """Move p and q by normal noise with these standard deviations, in steps, and keep them in the episode.
@@ -252,9 +275,8 @@ ONCE, FULLY = frozen(1, np.int32), frozen(1, np.float32)
 SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
-def _grouped(columns: dict[str, NDArray[Any]], together: np.ufunc) -> dict[str, NDArray[Any]]:
-    """Columns of pairs in order, each pair once: `together` makes one multiplicity of those of equal pairs; of their
-    weights the largest stays."""
+def _grouped(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Columns of pairs in order, each pair once: multiplicities of equal ones are added, the largest weight stays."""
     names = ("episode", "q", "p", "q_last", "p_last")
     order = np.lexsort([columns[name] for name in reversed(names)])
     keys = [columns[name][order] for name in names]
@@ -263,7 +285,7 @@ def _grouped(columns: dict[str, NDArray[Any]], together: np.ufunc) -> dict[str, 
     starts = np.flatnonzero(first)
     if not len(starts):
         return columns
-    multiplicity = together.reduceat(columns["multiplicity"][order].astype(np.int64), starts)
+    multiplicity = np.add.reduceat(columns["multiplicity"][order].astype(np.int64), starts)
     if multiplicity.max() > LARGEST:
         row = int(np.argmax(multiplicity))
         episode, q, p = (int(key[starts[row]]) for key in keys[:3])
@@ -274,6 +296,28 @@ def _grouped(columns: dict[str, NDArray[Any]], together: np.ufunc) -> dict[str, 
         "weight": np.maximum.reduceat(columns["weight"][order], starts),
     }
     return {**{name: key[starts] for name, key in zip(names, keys, strict=True)}, **counts}
+
+
+def check_rule(rule: str) -> None:
+    """Refuse a rule of merging that there is not."""
+    if rule not in get_args(MergeRule):
+        raise UserError(f"there is no rule {rule!r}: merge by {', '.join(get_args(MergeRule))}")
+
+
+def _together(tables: Sequence[PairTable]) -> dict[str, NDArray[Any]]:
+    """The columns of all pairs of several tables of the same episodes."""
+    return {name: np.concatenate([getattr(table, name) for table in tables]) for name in PAIR_COLUMNS}
+
+
+def _same_steps(columns: dict[str, NDArray[Any]], *within: NDArray[Any]) -> tuple[Integers, Integers, Integers]:
+    """Pairs in order of (episode, q, p), those of the same steps in order of `within`, its last counting first: their
+    places, where in that order other steps begin, and how many pairs have those."""
+    keys = [columns[name] for name in ("p", "q", "episode")]
+    order = np.lexsort([*within, *keys])
+    first = np.ones(len(order), np.bool_)
+    first[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    starts = np.flatnonzero(first)
+    return order, starts, np.diff(starts, append=len(order))
 
 
 def spans(starts: Integers, lengths: Integers) -> NDArray[np.int64]:

@@ -1,13 +1,14 @@
 """A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import SELECTION_SEED
@@ -49,6 +50,8 @@ class ModelPolicy:
         self.device = next(model.parameters()).device
         self.weights: dict[Head, NDArray[np.float32]] = {}
         self._rows: int | None = None
+        self._distribution: Tensor | None = None
+        self._weights: dict[Head, Tensor] = {}
 
     def clone(self) -> "ModelPolicy | None":
         """A second player with the same model and a cache of its own.
@@ -78,6 +81,8 @@ class ModelPolicy:
     @torch.inference_mode()
     def reset(self, n: int) -> None:
         """`n` episodes begin."""
+        if n < 0:
+            raise UserError(f"reset: {n} rows: give the number of episodes played at once")
         if n != self._rows:
             actions = self.model.config.actions
             self._cache = self.model.start(n, self.max_steps)
@@ -96,29 +101,61 @@ class ModelPolicy:
         if self._rows is None:
             raise UserError("the policy plays no episodes yet: call reset(n) first, with n the number of rows")
 
-    def restart(self, rows: NDArray[np.int64] | Sequence[int]) -> None:
-        """Those rows begin a new episode, the others go on."""
+    def restart(self, rows: NDArray[np.int64] | NDArray[np.bool_] | Sequence[int]) -> None:
+        """Those rows, their numbers or a mask `[n]`, begin a new episode, the others go on."""
         self._need_reset()
-        self._begins[rows] = True
+        try:
+            self._begins[rows] = True
+        except IndexError as error:
+            raise UserError(f"restart: the policy plays {counted(self._rows or 0, 'row')}, from 0: {error}") from error
 
     @torch.inference_mode()
     def keep(self, rows: NDArray[np.int64]) -> bool:
         """Go on with these rows only, as rows 0, 1, …. On a GPU all are kept: its graph has one shape."""
         if self.device.type == "cuda":
             return False
-        cache = _take_rows(self._cache, torch.from_numpy(rows))
+        chosen = torch.from_numpy(rows)
+        cache = _map_leaves(self._cache, lambda tensor: tensor[chosen])
         kept = self._last[rows], self._begins[rows], self._time[rows]
+        distribution = None if self._distribution is None else self._distribution[chosen]
         weights = {head: weight[rows] for head, weight in self.weights.items()}
         self.reset(len(rows))
         self._last, self._begins, self._time = kept
-        self._cache, self.weights = cache, weights
+        self._cache, self.weights, self._distribution = cache, weights, distribution
         return True
 
-    def act(self, observations: Any) -> NDArray[Any]:
-        """Observations `[n, …]`, or a dictionary of them, → the likeliest actions `[n, …]`."""
-        actions: NDArray[Any] = self.model.action_head.choose(self.distribution(observations)).cpu().numpy()
+    def act(
+        self,
+        observations: Any,
+        *,
+        sample: bool = False,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> NDArray[Any]:
+        """Observations `[n, …]`, or a dictionary of them, → the likeliest actions `[n, …]`.
+
+        Args:
+            sample: draw the actions from the model's distribution instead.
+            temperature: what the logits are divided by before: towards 0 the likeliest action, above 1 more at random.
+            generator: where the draws come from, such as `torch.Generator().manual_seed(0)`; PyTorch's own by default.
+                It stands on the CPU, wherever the model does.
+        """
+        _check_sampling(sample, temperature, generator)
+        head, distribution = self.model.action_head, self.distribution(observations)
+        chosen = head.choose(distribution.cpu(), temperature, generator) if sample else head.choose(distribution)
+        actions: NDArray[Any] = chosen.cpu().numpy()
         self._last[...] = actions
         return actions
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """The action distributions `[n, P]` of the last step: of each discrete action its logit, of several choices at
+        once those of all choices side by side."""
+        if self._rows is None or self._time.max(initial=-1) < 0:
+            raise UserError("there are no logits before the first step: call act first")
+        assert self._distribution is not None
+        logits: NDArray[np.float32] = self._distribution.float().cpu().numpy()
+        return logits
 
     def recalled(self, threshold: float = 0.1) -> list[list[tuple[int, float]]]:
         """For each row what was recalled at the last `act`: (p, weight) of earlier steps, the largest weight first.
@@ -137,15 +174,31 @@ class ModelPolicy:
             found.append([(int(p), float(weights[p])) for p in order if weights[p] >= threshold])
         return found
 
-    def observe(self, observations: Any, actions: NDArray[Any]) -> None:
+    def observe(self, observations: Any, actions: Any) -> None:
         """One step in which somebody else chose the actions `[n, …]`."""
         self.distribution(observations)
-        self._last[...] = actions
+        self.took(actions)
+
+    def took(self, actions: Any) -> None:
+        """The actions `[n, …]` that were chosen from `distribution`: the next step knows them."""
+        self._need_reset()
+        try:
+            encoded = self.model.config.actions.encode(actions)
+        except SpaceError as error:
+            raise UserError(f"the action of row {error.row} does not fit the policy: {error.problem}") from error
+        if len(encoded) != self._rows:
+            given = counted(len(encoded), "row")
+            raise UserError(f"the policy was reset for {counted(self._rows or 0, 'row')}, these are actions of {given}")
+        self._last[...] = encoded
+
+    def step_function(self) -> "StepFunction":
+        """One step as a function of tensors alone, for `torch.export` and programs without this class."""
+        return StepFunction(self.model, self.max_steps)
 
     @torch.inference_mode()
     def distribution(self, observations: Any) -> Tensor:
-        """Observations `[n, …]` → the action distributions `[n, P]` (of discrete actions their logits) on the device,
-        valid until the next step."""
+        """One step whose actions are chosen elsewhere, and then told with `took`: observations `[n, …]` → the action
+        distributions `[n, P]` (of discrete actions their logits) on the device, valid until the next step."""
         self._take(observations)
         self._time = np.where(self._begins, 0, self._time + 1)
         if self._time.max(initial=0) >= self.max_steps:
@@ -165,6 +218,7 @@ class ModelPolicy:
             self._think()
         self._begins[...] = False
         self.weights = {head: weight.cpu().numpy() for head, weight in self._weights.items()}
+        assert self._distribution is not None
         return self._distribution
 
     def _take(self, observations: Any) -> None:
@@ -180,8 +234,6 @@ class ModelPolicy:
         self._here.observations.numpy()[...] = encoded
 
     def _think(self) -> None:
-        self._distribution: Tensor
-        self._weights: dict[Head, Tensor]
         self._distribution, self._weights = self.model.step(self._cache, *self._there, self.watch)
 
     def _capture(self) -> None:
@@ -197,6 +249,79 @@ class ModelPolicy:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._think()
+
+
+class StepFunction(nn.Module):
+    """One step of n episodes as a function of tensors alone: all it remembers goes in and comes out as the cache.
+
+    `step(cache, observations, last_actions, begins)` gives the action distributions `[n, P]` (of discrete actions their
+    logits) and the cache of the next step; what was given is not changed. Unlike `ModelPolicy.act` it checks the shapes
+    and types of observations, not their values. Episodes have at most `max_steps` steps.
+    """
+
+    def __init__(self, model: Network, max_steps: int) -> None:
+        super().__init__()
+        self.model, self.max_steps = model, max_steps
+        self._form = _map_leaves(model.start(1, 1), lambda _: None)
+
+    def inputs(self, n: int) -> tuple[list[Tensor], Tensor | dict[str, Tensor], Tensor, Tensor]:
+        """What the first step of n episodes takes, with observations of zeros."""
+        config = self.model.config
+        device = next(self.model.parameters()).device
+        decoded = config.observation.decode(np.zeros((n, config.observation.nbytes), np.uint8))
+        seen: Tensor | dict[str, Tensor]
+        if isinstance(decoded, Mapping):
+            seen = {name: torch.from_numpy(rows).to(device) for name, rows in decoded.items()}
+        else:
+            seen = torch.from_numpy(decoded).to(device)
+        _, last_actions, begins = _Inputs.of(n, config, device)
+        return _tensors(self.model.start(n, self.max_steps)), seen, last_actions, ~begins
+
+    @torch.no_grad()
+    def forward(
+        self,
+        cache: list[Tensor],
+        observations: Tensor | dict[str, Tensor],
+        last_actions: Tensor,
+        begins: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step.
+
+        Args:
+            cache: what the step before gave, or `inputs`.
+            observations: `[n, …]` uint8 or float32, of several parts a dictionary of them.
+            last_actions: `[n, …]`, those of the step before; they mean nothing in rows that begin.
+            begins: bool `[n]`, the rows whose episode begins.
+        """
+        own = iter([tensor.clone() for tensor in cache])
+        past = _map_leaves(self._form, lambda _: next(own))
+        distribution, _ = self.model.step(past, self._bytes(observations), last_actions, begins)
+        return distribution, _tensors(past)
+
+    def _bytes(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
+        """Observations as a network takes them, `[n, nbytes]`."""
+        spec = self.model.config.observation
+        given = {"": observations} if isinstance(observations, Tensor) else observations
+        if set(given) != {name for name, _ in spec.parts}:
+            raise UserError(f"observations are {spec}: give a tensor, or of named parts a dictionary of tensors")
+        parts = []
+        for name, part in spec.parts:
+            values, wanted = given[name], f"torch.{part.dtype}"
+            if str(values.dtype) != wanted or tuple(values.shape[1:]) != part.shape:
+                there = f"{values.dtype} of shape {tuple(values.shape)}"
+                raise UserError(f"observations {name}".strip() + f": {there}, not {wanted} of shape (n, *{part.shape})")
+            parts.append(values.contiguous().view(torch.uint8).flatten(1))
+        return torch.cat(parts, 1)
+
+
+def _check_sampling(sample: bool, temperature: float, generator: torch.Generator | None) -> None:
+    """Refuse what actions cannot be drawn with."""
+    if not sample and (temperature != 1 or generator is not None):
+        raise UserError("act: temperature and generator are for drawn actions: add sample=True")
+    if not 0 < temperature < math.inf:
+        raise UserError(f"act: temperature {temperature} is not a number above 0; the likeliest action is sample=False")
+    if generator is not None and (not isinstance(generator, torch.Generator) or generator.device.type != "cpu"):
+        raise UserError("act: generator: give one of the CPU, such as torch.Generator().manual_seed(0)")
 
 
 class _Inputs(NamedTuple):
@@ -220,12 +345,19 @@ class _Inputs(NamedTuple):
         return cls(*(tensor.to(device or "cpu") for tensor in inputs))
 
 
-def _take_rows(cache: Any, rows: Tensor) -> Any:
-    """The same cache with only those rows: its tensors are `[rows, …]`, in tuples and lists."""
-    if isinstance(cache, Tensor):
-        return cache[rows]
-    parts = [_take_rows(part, rows) for part in cache]
+def _map_leaves(cache: Any, change: Callable[[Any], Any]) -> Any:
+    """The same cache with what stands in its tuples and lists changed: tensors `[rows, …]`."""
+    if not isinstance(cache, list | tuple):
+        return change(cache)
+    parts = [_map_leaves(part, change) for part in cache]
     return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
+
+
+def _tensors(cache: Any) -> list[Tensor]:
+    """The tensors of a cache, in order."""
+    if isinstance(cache, Tensor):
+        return [cache]
+    return [tensor for part in cache for tensor in _tensors(part)]
 
 
 def load_policy(

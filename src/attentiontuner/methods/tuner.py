@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attentiontuner.data.batch import Batch
-from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_matrices
+from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_of_heads
 from attentiontuner.losses import LOG_FLOOR, memory_cross_entropy
 from attentiontuner.methods.method import Method
 from attentiontuner.models.attention import Watched
@@ -49,7 +49,7 @@ class AttentionTuner(Vanilla):
 
     def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
         heads: list[Watched] = list(output.watched.values())
-        expert = expert_matrices(batch, len(heads), config.attend_self, config.split_pairs)
+        expert = expert_of_heads(batch, len(heads), config.attend_self, config.split_pairs)
         entries = TOKENS_PER_STEP**2 * batch.totals.squares
         memory = entries.new_zeros(())
         for watched, own in zip(heads, expert, strict=True):

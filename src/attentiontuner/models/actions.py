@@ -90,9 +90,9 @@ class DiscreteHead(ActionHead):
     ) -> Tensor:
         parts = distribution.float().split(self.sizes, -1)
         if temperature > 0:
-            drawn = [
-                torch.multinomial((part / temperature).softmax(-1), 1, generator=generator)[:, 0] for part in parts
-            ]
+            # Near a temperature of 0 quotients are too large for float32; with the largest at 0 all is well.
+            scaled = [(part - part.amax(-1, keepdim=True)).double() / temperature for part in parts]
+            drawn = [torch.multinomial(part.softmax(-1), 1, generator=generator)[:, 0] for part in scaled]
         else:
             drawn = [part.argmax(-1) for part in parts]
         return torch.stack(drawn, -1).view(len(distribution), *self.spec.shape)

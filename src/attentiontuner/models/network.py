@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -67,6 +68,16 @@ class NetworkConfig(ABC):
             return cls(observation, ActionSpec.from_json(given.pop("actions")), **given)
         except (KeyError, TypeError) as error:
             raise UserError(f"model configuration: {error}") from error
+
+
+def reached(time: Tensor, room: int) -> int:
+    """How many steps of a cache a step looks at: those that some row has reached, `time` `[R]` being the present ones.
+
+    A host that computes by itself saves the others; a GPU, and a step that is exported, keep one shape and never wait.
+    """
+    if time.device.type != "cpu" or torch.compiler.is_compiling():
+        return room
+    return min(room, int(time.max()) + 1)
 
 
 class Output(NamedTuple):

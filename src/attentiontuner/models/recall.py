@@ -36,7 +36,7 @@ from attentiontuner.models.attention import causal_attention
 from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.memory import LITTLE, MemoryOptions, came_before, observation_memory
-from attentiontuner.models.network import Network, NetworkConfig, Observed, Output
+from attentiontuner.models.network import Network, NetworkConfig, Observed, Output, reached
 
 MOST = 4.0
 """The largest score: exp(4) things at one step are more than any step holds."""
@@ -475,9 +475,8 @@ class RecallTransformer(Network):
         vectors, memory, kinds = self.observation_embedding(observations)
         cache.memory[row, time] = memory
         tokens = self.tokens(vectors, last_actions, begins, time)  # [R, D]
-        # A host that computes by itself saves the steps nobody has reached; a GPU keeps one shape and never waits.
         total = cache.memory.shape[1]
-        end = int(time.max()) + 1 if time.device.type == "cpu" else total
+        end = reached(time, total)
         step = torch.arange(end, device=time.device)
         past, visible = step < time[:, None], step <= time[:, None]  # [R, end]
         weights: dict[Head, Tensor] = {}

@@ -21,7 +21,7 @@ from attentiontuner.models.attention import Watched, causal_attention
 from attentiontuner.models.embedders import Embedder, PositionalEmbedding, observation_embedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
-from attentiontuner.models.network import Network, NetworkConfig, Output
+from attentiontuner.models.network import Network, NetworkConfig, Output, reached
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,7 @@ class Transformer(Network):
         tokens = self.embedding_LN(torch.stack([done, seen], 1))  # [R, 2, D]
         slots = torch.stack([TOKENS_PER_STEP * time, TOKENS_PER_STEP * time + 1], 1)  # [R, 2]
         total = cache.keys[0].shape[2]
-        # A host that computes by itself saves the slots nobody has reached; a GPU keeps one shape and never waits.
-        end = min(total, TOKENS_PER_STEP * (int(time.max()) + 1)) if time.device.type == "cpu" else total
+        end = TOKENS_PER_STEP * reached(time, total // TOKENS_PER_STEP)
         key_slot = torch.arange(end, device=time.device)
         visible = (key_slot <= slots[..., None]) & ((key_slot > 0) | (slots[..., None] == 0))  # [R, 2, end]
         weights = {}

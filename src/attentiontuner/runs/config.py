@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos.annotations import named
 from attentiontuner.demos.store.writer import plain_settings
 from attentiontuner.tasks.task import Task
 
@@ -60,7 +61,8 @@ class TrainConfig:
         heads: supervised heads as layer:head from 1, such as 1:1 or 1:1,2:2 or 1:all or all or none.
         split_pairs: distribute each row's pairs over the supervised heads.
         attend_self: the expert's matrix has ones on the diagonal of the observations.
-        annotator: whose memory pairs to use; the expert's, or those of the only annotator, if not given.
+        annotator: whose memory pairs to use, such as anna, or anna,bob for those of either; the expert's, or those of
+            the only annotator, if not given.
         annotated_fraction: share of the training demonstrations that keep their annotation.
         noise_p: standard deviation in steps of a perturbation of each recalled step.
         noise_q: the same for each recalling step.
@@ -113,6 +115,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         method = self.way
         object.__setattr__(self, "settings", plain_settings(self.settings))
+        object.__setattr__(self, "annotator", ",".join(named(self.annotator)) or None)
         object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
         if not isinstance(self.model, method.network):
             raise UserError(f"method {self.method!r} does not train a {type(self.model).__name__}")

@@ -17,9 +17,9 @@ import numpy as np
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.demos.annotations import (
-    NAME,
     Annotation,
     RevisionConflict,
+    check_annotator,
     read_annotation,
     read_annotations,
     write_annotation,
@@ -164,13 +164,6 @@ class Desk:
         except UserError as error:
             raise Unsaved(str(error)) from error
         self._waiting_seconds[key] = 0.0 if state.annotated else seconds
-
-
-def check_annotator(name: str) -> str:
-    """A name that is safe as a folder name."""
-    if not NAME.fullmatch(name):
-        raise UserError(f"annotator {name[:80]!r}: use letters, digits, '.', '_' and '-', not '.' first, at most 64")
-    return name
 
 
 def version(state: EditState) -> str:

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.demos.annotations import read_annotations
+from attentiontuner.demos.annotations import check_annotator, read_annotations
 from attentiontuner.studio import agree
-from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json, check_annotator
+from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json
 from attentiontuner.studio.gallery import Gallery
 from attentiontuner.studio.guard import Guard
 from attentiontuner.studio.play import OutOfStep, Player

@@ -16,6 +16,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes
 from attentiontuner.data.source import Integers, Source, frame_bytes
+from attentiontuner.demos.annotations import named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
 from attentiontuner.methods.method import DataFacts
@@ -139,11 +140,12 @@ def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTab
         return PairTable.nothing(data.lengths[episodes])
     method, annotator, there = config.way, config.annotator, data.annotators()
     labels = data.annotated_by(annotator).read_pairs(episodes)
-    if not labels.annotated.any():
-        lacking = f"there is no annotator {annotator!r} (there: {', '.join(there) or 'nobody'})"
-        if annotator in there:
-            demonstrations = counted(len(episodes), "training demonstration")
-            lacking = f"annotator {annotator!r} has annotated none of the {demonstrations}"
+    missing = [name for name in named(annotator) if name not in there]
+    if missing or not labels.annotated.any():
+        demonstrations = counted(len(episodes), "training demonstration")
+        lacking = f"annotator {annotator!r} has annotated none of the {demonstrations}"
+        if missing:
+            lacking = f"there is no annotator {missing[0]!r} (there: {', '.join(there) or 'nobody'})"
         otherwise = f", or train with --method {method.without_pairs}" if method.without_pairs else ""
         remedy = f"annotate some, choose --annotator{otherwise}"
         raise UserError(f"{data.path}: {lacking}, but the memory loss needs memory pairs: {remedy}")
@@ -174,9 +176,9 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
 
 
 def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
-    """The test demonstrations, with the pairs of the annotator the run learns from where they have them."""
-    annotator = config.annotator if config.annotator in store.annotators() else None  # None: nobody else's either
-    return DemoData(store.annotated_by(annotator).read_packed(episodes), device)
+    """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them."""
+    there = ",".join(name for name in named(config.annotator) if name in store.annotators())
+    return DemoData(store.annotated_by(there or None).read_packed(episodes), device)  # None: nobody else's either
 
 
 def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.annotations import annotators, read_annotations, read_shard_annotations
+from attentiontuner.demos.annotations import annotators, annotators_of, named, read_annotations, read_shard_annotations
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
@@ -25,11 +25,15 @@ SHARDS_IN_MEMORY = 2
 
 
 class DemoStore:
-    """A data set as a sequence of `Demonstration`s, with the pairs of one annotator."""
+    """A data set as a sequence of `Demonstration`s, with the pairs of one annotator, or the union of several's.
+
+    `annotator` says whose, such as `anna` or `anna,bob`; None: nobody's.
+    """
 
     def __init__(self, path: Path, manifest: Manifest, annotator: str | None) -> None:
         self.path = path
-        self.annotator = annotator
+        self._named = named(annotator)
+        self.annotator = ",".join(self._named) or None
         self.manifest = manifest
         self._shards = manifest.readable_shards()
         self.lengths = np.array([length for shard in self._shards for length in shard.lengths], np.int64)
@@ -41,14 +45,15 @@ class DemoStore:
         """The data set in the folder `path`.
 
         `annotator` None: the expert if there is one, else the only annotator, else nobody (every `pairs` is None).
+        Of several, such as `anna,bob`, an episode has the pairs that one of them has (`PairTable.merge`).
         """
         root = Path(path)
         manifest = read_manifest(root)
-        there = annotators(root)
-        if annotator is not None and annotator not in there:
-            raise UserError(f"{root} has no annotator {annotator!r}: there are {', '.join(there) or 'none'}")
         if annotator is None:
+            there = annotators(root)
             annotator = EXPERT if EXPERT in there else there[0] if len(there) == 1 else None
+        else:
+            annotators_of(root, annotator)
         return cls(root, manifest, annotator)
 
     @property
@@ -120,7 +125,7 @@ class DemoStore:
         return chosen
 
     def annotated_by(self, annotator: str | None) -> "DemoStore":
-        """The same data set with the pairs of somebody else; None: of nobody."""
+        """The same data set with the pairs of somebody else, or of several; None: of nobody."""
         return self if annotator == self.annotator else DemoStore(self.path, self.manifest, annotator)
 
     def success(self) -> NDArray[np.bool_]:
@@ -149,7 +154,7 @@ class DemoStore:
         count, shards = len(self), self._shards
         steps = int(self.lengths.sum())
         people = {name: self._summary_of(name) for name in self.annotators()}
-        chosen = people.get(self.annotator or "", {"annotated_episodes": 0, "pairs_per_episode": 0.0})
+        chosen = people[self._named[0]] if len(self._named) == 1 else _counts(self.read_pairs())
         return {
             "path": str(self.path),
             "task": self.task,
@@ -175,10 +180,8 @@ class DemoStore:
 
     def _summary_of(self, annotator: str) -> dict[str, Any]:
         found = read_annotations(self.path, annotator).values()
-        pairs = sum(len(annotation.pairs) for annotation in found)
         return {
-            "annotated_episodes": len(found),
-            "pairs_per_episode": round(pairs / len(found), 4) if found else 0.0,
+            **_counts(PairTable.join(annotation.pairs for annotation in found)),
             "flagged_episodes": sum(annotation.flagged for annotation in found),
             "seconds": round(sum(annotation.seconds for annotation in found), 3),
         }
@@ -194,9 +197,10 @@ class DemoStore:
         return read_shard(self._shard_path(entry), self.observation, self.actions, entry)
 
     def _read_pairs(self, entry: ShardEntry) -> PairTable:
-        if self.annotator is None:
-            return PairTable.nothing(entry.lengths)
-        return read_shard_annotations(self.path, self.annotator, entry).pairs
+        tables = [read_shard_annotations(self.path, name, entry).pairs for name in self._named]
+        if len(tables) == 1:
+            return tables[0]
+        return PairTable.nothing(entry.lengths).merge(*tables)
 
     def _load(self, entry: ShardEntry) -> tuple[Shard, PairTable]:
         if entry.index not in self._loaded:
@@ -205,3 +209,11 @@ class DemoStore:
             self._loaded[entry.index] = self._read(entry), self._read_pairs(entry)
         self._loaded.move_to_end(entry.index)
         return self._loaded[entry.index]
+
+
+def _counts(pairs: PairTable) -> dict[str, Any]:
+    annotated = int(pairs.annotated.sum())
+    return {
+        "annotated_episodes": annotated,
+        "pairs_per_episode": round(len(pairs) / annotated, 4) if annotated else 0.0,
+    }

@@ -47,8 +47,8 @@ from attentiontuner.experiments.reporting.tables import (
     by_line,
     few_grid,
     make_table,
-    readme_few,
-    readme_table,
+    page_few,
+    page_table,
     result_grid,
     speed_grid,
     welch_grid,
@@ -56,7 +56,8 @@ from attentiontuner.experiments.reporting.tables import (
 from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
 
-README_TABLES = {"results": readme_table, "few": readme_few}
+PAGE_TABLES = {"results": page_table, "few": page_few}
+"""Tables that stand between marker lines of a page, such as the README, by name."""
 """The tables of a README, each between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 SHOWN_HEADS = ("standard", "few-100")
@@ -90,7 +91,7 @@ def build_report(
     times: Mapping[str, HumanTime] | None = None,
     introduction: str = "",
     experts: bool = True,
-    readme: Path | None = None,
+    pages: Sequence[Path] = (),
 ) -> Path:
     """Write the report of the records in `records_dir` and return the path of the HTML page.
 
@@ -101,7 +102,7 @@ def build_report(
         times: measured seconds for ten demonstrations by task, in place of the paper's (see `value.studio_times`).
         introduction: a paragraph above everything.
         experts: draw the experts' matrices, for which an episode of each task is played now.
-        readme: a file whose tables are replaced too (`README_TABLES`).
+        pages: Markdown files whose tables are replaced too (`PAGE_TABLES`).
     """
     every = _usable_records(records_dir)
     scale = scale or largest_scale(every)
@@ -122,8 +123,8 @@ def build_report(
             write_bytes(out_dir / "figures" / name, content)
     write_text(out_dir / "README.md", to_markdown(title, sections))
     write_text(out_dir / "index.html", to_html(title, sections))
-    if readme is not None:
-        replace_tables(readme, records, scale)
+    for path in pages:
+        replace_tables(path, records, scale)
     return out_dir / "index.html"
 
 
@@ -133,17 +134,22 @@ def largest_scale(records: Sequence[Record]) -> str:
     return next((name for name in reversed(SCALES) if name in there), "paper")
 
 
-def replace_tables(readme: Path, records: Sequence[Record], scale: str) -> None:
-    """Put each table between its two marker lines of a README; nothing else in it changes."""
-    text = readme.read_text(encoding="utf-8")
-    for name, table in README_TABLES.items():
+def replace_tables(path: Path, records: Sequence[Record], scale: str) -> None:
+    """Put tables between their marker lines of a page, which has those of one or more; nothing else in it changes."""
+    text, marked = path.read_text(encoding="utf-8"), 0
+    for name, table in PAGE_TABLES.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if not text.count(begin) and not text.count(end):
+            continue
         if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-            raise UserError(f"{readme} needs one line {begin} and below it one line {end}, for a table between them")
+            raise UserError(f"{path} needs one line {begin} and below it one line {end}, for a table between them")
         before, rest = text.split(begin)
         after = rest.split(end)[-1]
-        text = f"{before}{begin}\n{table(records, scale)}{end}{after}"
-    write_text(readme, text)
+        text, marked = f"{before}{begin}\n{table(records, scale)}{end}{after}", marked + 1
+    if not marked:
+        lines = " or ".join(f"<!-- {name}:begin --> and <!-- {name}:end -->" for name in PAGE_TABLES)
+        raise UserError(f"{path} has no place for a table: give it the lines {lines}")
+    write_text(path, text)
 
 
 def _usable_records(folder: Path) -> list[Record]:

@@ -209,9 +209,9 @@ def _speed(records: Sequence[Record]) -> str:
     return f"{statistics.median(epochs):g} of {records[0].cell.epochs}, {statistics.median(minutes):.1f} min"
 
 
-def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
+def page_table(records: Sequence[Record], scale: str = "paper") -> str:
     """Success rates of table 1 in Markdown, the paper's numbers and those of recall heads beside them, seeds counted:
-    for the README."""
+    for a page."""
     table, recall = (make_table(RECIPES[name], records, scale) for name in ("table1", "first-edition"))
     titles = [column.title for column in table.recipe.columns]
     beyond = FIRST_EDITION.title
@@ -225,9 +225,9 @@ def readme_table(records: Sequence[Record], scale: str = "paper") -> str:
     return _with_note(Grid(head, body), note, records, scale)
 
 
-def readme_few(records: Sequence[Record], scale: str = "paper") -> str:
-    """Mean success of recall heads with pairs / without by task and number of demonstrations, in Markdown: for the
-    README."""
+def page_few(records: Sequence[Record], scale: str = "paper") -> str:
+    """Mean success of recall heads with pairs / without by task and number of demonstrations, in Markdown: for a
+    page. Tasks that have no record yet are left out."""
     recipe = RECIPES["few"]
     lines = by_line(make_table(recipe, [], "paper"))
     body = []
@@ -236,7 +236,8 @@ def readme_few(records: Sequence[Record], scale: str = "paper") -> str:
         for size in FEW:
             columns = (lines[line.title][size] for line in (RECALL, NO_PAIRS))
             texts.append(" / ".join(_mean(entry_of(recipe, task, column, records, scale)) for column in columns))
-        body.append([get_task(task).title, *texts])
+        if any(text != f"{NOTHING} / {NOTHING}" for text in texts):
+            body.append([get_task(task).title, *texts])
     head = ["Demonstrations", *(f"{size:,}" for size in FEW)]
     seeds = counted(min(recipe.seeds, get_scale(scale).seeds), "seed")
     note = f"Success in percent, the same network with pairs / without: mean of {seeds}, or of as many as brackets say"
