@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 export SDL_VIDEODRIVER := dummy
 export SDL_AUDIODRIVER := dummy
 
-.PHONY: setup demo test test-slow test-kernels test-gpu lint bench clean
+.PHONY: setup demo test test-slow test-kernels test-gpu lint docs bench clean
 
 setup: $(STAMP)
 
@@ -43,8 +43,12 @@ lint: $(STAMP)
 	@if command -v npm >/dev/null; then npx --yes --package typescript@5 tsc -p jsconfig.json; \
 	else echo "npm is not here: the types of the studio's pages are not checked"; fi
 
+# The documentation site, in build/site. A broken link or a warning is an error.
+docs: $(STAMP)
+	$(BIN)/python docs/build.py
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv dist build
+	rm -rf .venv dist build .cache

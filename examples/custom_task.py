@@ -4,7 +4,7 @@ With few demonstrations the method to use is recall, which is told their memory 
 without them, shows what pairs are worth. The paper's own methods, attentiontuner and vanilla, are for its experiments.
 
 python examples/custom_task.py
-attentiontuner --import examples/custom_task.py train memory-room --data data/memory-room --out runs/memory-room
+attentiontuner --import examples/custom_task.py train --data data/memory-room --out runs/memory-room
 """
 
 import attentiontuner as at
@@ -32,18 +32,8 @@ class MemoryRoomExpert:
         return at.Decision(self.plan.pop(0), recalled)
 
 
-MEMORY_ROOM = at.Task(
-    name="memory-room",
-    title="Memory room",
-    env_id="MiniGrid-MemoryS13-v0",
-    register="minigrid",  # importing it makes the environment known to Gymnasium
-    wrap="attentiontuner.envs:symbolic_view",  # observations are arrays, not Minigrid's dict
-    observation=at.ObservationSpec("grid", shape=(7, 7, 3), symbols=(11, 6, 3)),
-    actions=("left", "right", "forward", "pickup", "drop", "toggle", "done"),
-    horizon=845,
-    expert=MemoryRoomExpert,
-)
-at.register_task(MEMORY_ROOM)
+# Observations, actions and the longest episode are the environment's; help(at.Task) lists what else can be said.
+MEMORY_ROOM = at.register_task(at.Task.from_env("MiniGrid-MemoryS13-v0", name="memory-room", expert=MemoryRoomExpert))
 
 
 def compare(demonstrations=50, episodes=300, **choices):

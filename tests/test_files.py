@@ -7,7 +7,14 @@ import pytest
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import locked, read_json, write_bytes, write_json
-from attentiontuner.core.seeds import EVALUATION_START, MAX_SEED, demonstration_seed, evaluation_seed
+from attentiontuner.core.seeds import (
+    BLOCKS,
+    EVALUATION_END,
+    EVALUATION_START,
+    LAST_DATA_SEED,
+    demonstration_seed,
+    evaluation_seed,
+)
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
@@ -75,9 +82,17 @@ except UserError as error:
 
 
 def test_demonstration_and_evaluation_seeds_never_meet():
-    assert demonstration_seed(MAX_SEED, 999_999) < EVALUATION_START <= evaluation_seed(0, 0)
-    assert demonstration_seed(1, 0) == demonstration_seed(0, 999_999) + 1
-    assert evaluation_seed(MAX_SEED, 999_999) < 2**31
-    for seed, index in ((-1, 0), (MAX_SEED + 1, 0), (0, -1), (0, 1_000_000)):
+    assert demonstration_seed(BLOCKS - 1, 999_999) < EVALUATION_START <= evaluation_seed(0, 0)
+    assert evaluation_seed(BLOCKS - 1, 999_999) < EVALUATION_END <= demonstration_seed(BLOCKS, 0)
+    assert demonstration_seed(LAST_DATA_SEED, 999_999) < 2**53
+    for seed, index in ((-1, 0), (LAST_DATA_SEED + 1, 0), (0, -1), (0, 1_000_000)):
         with pytest.raises(UserError, match="out of range"):
             demonstration_seed(seed, index)
+    with pytest.raises(UserError, match="seed 1073 is out of range: give one between 0 and 1072"):
+        evaluation_seed(1073, 0)
+
+
+def test_every_data_set_has_seeds_of_its_own():
+    assert [demonstration_seed(seed, 3) for seed in (0, 1, 1072)] == [3, 1_000_003, 1_072_000_003]
+    for seed in (0, 500, 1073, 2024, 10**9):
+        assert demonstration_seed(seed + 1, 0) == demonstration_seed(seed, 999_999) + 1

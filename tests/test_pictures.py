@@ -78,11 +78,25 @@ def test_parts_stand_side_by_side_in_a_square():
     np.testing.assert_array_equal(draw_observation(spec, {name: array[1] for name, array in seen.items()}, 8), drawn[1])
 
 
-@pytest.mark.parametrize(("channels", "shown"), [(1, (9, 9, 9)), (2, (9, 8, 0)), (4, (9, 8, 7))])
+SHOWN = [(1, (9, 9, 9)), (2, (9, 8, 0)), (3, (9, 8, 7)), (4, (9, 8, 7)), (6, (6, 5, 4))]
+
+
+@pytest.mark.parametrize(("channels", "shown"), SHOWN)
 def test_images_of_any_number_of_channels(channels, shown):
-    image = np.broadcast_to(np.array([9, 8, 7, 6][:channels], np.uint8), (4, 4, channels))
+    image = np.broadcast_to(np.array([9, 8, 7, 6, 5, 4][:channels], np.uint8), (4, 4, channels))
     drawn = draw_observation(ObservationSpec("image", (4, 4, channels)), image, tile=4)
     assert (drawn == np.array(shown)).all()
+
+
+def test_large_images_are_drawn_smaller():
+    image = np.zeros((100, 230, 3), np.uint8)
+    image[:2, :4] = 200
+    drawn = draw_observation(ObservationSpec("image", image.shape), image, tile=8)  # 56 wide, or a little more
+    assert drawn.shape == (57, 57, 3)
+    assert drawn[16, :2].tolist() == [[100] * 3, [0] * 3]
+    assert (drawn[:16] == 245).all()
+    narrow = np.full((1, 500, 1), 7, np.uint8)
+    assert 7 in draw_observation(ObservationSpec("image", narrow.shape), narrow, tile=1)
 
 
 @pytest.mark.parametrize("pairs", [None, [], [(1, 5), (1, 20, 2), (7, 69)]])

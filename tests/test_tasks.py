@@ -8,9 +8,10 @@ import pytest
 
 import attentiontuner.tasks.task as tasks
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.success import LengthAtLeast, ReturnAtLeast, recorded_success, reported_success
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
-from attentiontuner.tasks.task import all_tasks, get_task, register_task, reported_success
+from attentiontuner.tasks.task import Task, all_tasks, get_task, register_task
 from tests.toy_task import TOY, ToyEnv
 
 
@@ -165,6 +166,68 @@ def test_success_is_what_info_says_or_a_positive_last_reward():
     assert reported_success(0.5, True, {})
     assert not reported_success(0.5, False, {})
     assert not reported_success(0.0, True, {})
+
+
+def test_success_by_return_or_by_length_can_be_said():
+    for rule, solved in ((ReturnAtLeast(3), [False, True]), (LengthAtLeast(4), [True, False])):
+        task = replace(TOY, success=rule)
+        assert [task.solved(0.0, False, {}, total, steps) for total, steps in ((2.5, 4), (3.0, 3))] == solved
+    own = replace(TOY, success=lambda reward, terminated, info: info["episode"] == {"r": 2.5, "l": 4})
+    assert own.solved(0.0, True, {"episode": "another's"}, 2.5, 4)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "terminated", "info", "threshold", "solved"),
+    [
+        ([1.0, 1.0, 1.0], True, {}, None, False),  # it fell
+        ([1.0, 1.0, 1.0], False, {}, None, True),  # it stood until time was up
+        ([-1.0, -1.0], True, {}, None, True),  # it arrived
+        ([-1.0, -1.0], False, {}, None, False),  # it never did
+        ([0.0, 0.0], True, {}, None, False),
+        ([0.0, 1.0], True, {}, None, True),
+        ([0.0, 1.0], False, {}, None, False),
+        ([2.0, 1.0], False, {}, 3.0, True),
+        ([2.0, 0.5], True, {}, 3.0, False),
+        ([1.0], True, {}, None, True),
+        ([1.0, 1.0], True, {"success": True}, None, True),
+    ],
+)
+def test_of_a_recording_the_end_tells_whether_it_was_solved(rewards, terminated, info, threshold, solved):
+    assert recorded_success(rewards, terminated, info, threshold) is solved
+
+
+def test_an_environment_says_what_its_task_is():
+    room = Task.from_env("MiniGrid-MemoryS13-v0", name="memory-room", settings={"size": 11})
+    assert room.observation == get_task("hallway").observation
+    assert room.actions.names == get_task("hallway").actions.names
+    assert (room.name, room.title, room.max_steps) == ("memory-room", "MiniGrid-MemoryS13", 5 * 11 * 11)
+    assert room.with_settings({"size": 7}).max_steps == 5 * 7 * 7
+    env = room.make_env()
+    assert room.seen(env.reset(seed=1)[0]).shape == (7, 7, 3)
+    pickle.loads(pickle.dumps(room))  # noqa: S301
+    pole = Task.from_env("CartPole-v1", actions=("left", "right"))
+    assert (pole.name, pole.observation, pole.max_steps) == ("cartpole", ObservationSpec("vector", (4,)), 500)
+    assert pole.actions.names == ("left", "right")
+    assert [pole.solved(1.0, False, {}, total, 500) for total in (474.0, 475.0)] == [False, True]
+    assert not replace(pole, success=LengthAtLeast(501)).solved(1.0, False, {}, 500.0, 500)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "fields", "told"),
+    [
+        ("Nowhere-v0", {}, "task 'nowhere': Gymnasium does not know 'Nowhere-v0'"),
+        ("CartPole-v77", {}, "task 'cartpole': Gymnasium does not know 'CartPole-v77'"),
+        ("no_such_module:X-v0", {}, "task 'x': its environment cannot be made: .*no_such_module"),
+        ("tests.toy_task:Toy-v0", {}, "task 'toy': its environment does not say how long .*give horizon="),
+        ("tests.toy_task:Toy-v0", {"horizon": 0}, "task 'toy': its horizon is 0: give at least 1"),
+        ("MiniGrid-MemoryS13-v0", {"wrap": dict.fromkeys}, "task 'minigrid-memorys13': its wrap fails"),
+        ("MiniGrid-MemoryS13-v0", {"wrap": lambda env: env}, "'MiniGrid-MemoryS13-v0': observations of MissionSpace"),
+    ],
+)
+def test_what_an_environment_does_not_say_is_asked_for_in_one_line(env_id, fields, told):
+    with pytest.raises(UserError, match=told) as refused:
+        Task.from_env(env_id, **fields)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_horizon_that_cannot_be_told_from_the_settings_is_one_line():

@@ -1,12 +1,17 @@
 """AttentionTuner: imitation learning that is shown what the expert remembered.
 
-The public names below are loaded when first used, so `import attentiontuner` is quick and needs no torch.
+The public names below are loaded when first used, so `import attentiontuner` is quick and needs no torch. It registers
+the LTMB environments with Gymnasium.
 """
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+with contextlib.suppress(ImportError):  # without Gymnasium `attentiontuner doctor` shall still say so
+    importlib.import_module("attentiontuner.envs")
 
 _HOMES = {
     # demonstrations
@@ -25,6 +30,8 @@ _HOMES = {
     "Task": "attentiontuner.tasks",
     "register_task": "attentiontuner.tasks",
     "get_task": "attentiontuner.tasks",
+    "ReturnAtLeast": "attentiontuner.core.success",
+    "LengthAtLeast": "attentiontuner.core.success",
     "Decision": "attentiontuner.experts",
     "Expert": "attentiontuner.experts",
     "collect": "attentiontuner.collecting.collection",
@@ -51,6 +58,8 @@ __all__ = [*_HOMES, "__version__"]
 if TYPE_CHECKING:
     from attentiontuner.collecting.collection import collect as collect
     from attentiontuner.core.errors import UserError as UserError
+    from attentiontuner.core.success import LengthAtLeast as LengthAtLeast
+    from attentiontuner.core.success import ReturnAtLeast as ReturnAtLeast
     from attentiontuner.data.tokens import expert_matrices as expert_matrices
     from attentiontuner.data.tokens import expert_matrix as expert_matrix
     from attentiontuner.demos import Demonstration as Demonstration

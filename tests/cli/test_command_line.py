@@ -156,8 +156,8 @@ def test_what_cannot_be_imported(tmp_path, capsys):
 )
 def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, problem):
     """Each of these once ended in a traceback, after much work, or not at all."""
-    config = SimpleNamespace(task="hallway", settings={"length": 3})
-    trained, open_run = SimpleNamespace(path=tmp_path / "run", config=lambda: config), Run.open
+    trained = SimpleNamespace(path=tmp_path / "run", task=lambda: ("hallway", {"length": 3}))
+    open_run = Run.open
     monkeypatch.setattr(Run, "open", lambda path: trained if path == trained.path else open_run(path))
     monkeypatch.setattr("attentiontuner.studio.server.serve", lambda *args, **options: pytest.fail("it was served"))
     collect(TASK, 2, 1, tmp_path / "data", workers=1)
@@ -173,25 +173,53 @@ def test_a_plausible_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, p
     assert said.count("\n") == 1
 
 
-def test_a_mistyped_path_is_refused_before_torch_is_imported(tmp_path):
+MADE = ROOT / "tests" / "compat" / "made"
+TRAIN = f"train hallway --data {MADE / 'data' / 'hallway'}"
+EVALUATE = f"evaluate {MADE / 'runs' / 'hallway-vanilla'}"
+MISTAKES = {
+    "train hallway --data nowhere --out run": "nowhere",
+    "evaluate nowhere": "nowhere",
+    "inspect nowhere": "nowhere",
+    "annotate nowhere": "nowhere",
+    "report --records nowhere": "nowhere",
+    "report --records . --pages nowhere": "nowhere",
+    "reproduce table1 --records file": "--records file is a file",
+    "reproduce table1 --scale huge": "unknown scale 'huge'",
+    "reproduce table1 --budget soon": "--budget soon",
+    "reproduce table1 --jobs 0": "--jobs 0",
+    f"{TRAIN} --out file": "--out file is a file",
+    f"{TRAIN} --out run --epochs 0": "--epochs is 0: give at least 1",
+    f"{TRAIN} --out run --test-fraction 2": "--test-fraction is 2.0",
+    f"{TRAIN} --out run --heatmap-epochs -1": "--heatmap-epochs is (-1,)",
+    f"{TRAIN} --out run --eval-every 1 --eval-episodes 0": "--eval-episodes is 0",
+    f"{TRAIN} --out run --device tpu": "--device tpu",
+    f"{TRAIN} --out run --log mlflow": "--log mlflow",
+    f"{EVALUATE} --episodes 0": "--episodes 0",
+    f"{EVALUATE} --seed -1": "seed -1",
+    f"{EVALUATE} --device tpu": "--device tpu",
+    f"{EVALUATE} --out file": "--out file is a file",
+    f"{EVALUATE} --best": "best.safetensors",
+    f"{EVALUATE} --set colour=red": "there is no setting 'colour'",
+    f"{EVALUATE} --task counting": "was trained on task 'hallway'",
+}
+"""What can be told to be wrong without torch → part of what is said."""
+
+
+def test_a_mistake_is_refused_before_torch_is_imported(tmp_path):
     (tmp_path / "file").touch()
-    code = """
+    code = f"""
 import sys
 from attentiontuner.cli import main
-for words in (
-    "train hallway --data nowhere --out run", "evaluate nowhere", "inspect nowhere", "annotate nowhere",
-    "report --records nowhere", "report --records . --pages nowhere", "reproduce table1 --records file",
-):
-    assert main(words.split()) == 2
+for words in {list(MISTAKES)}:
+    assert main(words.split()) == 2, words
     assert "torch" not in sys.modules, words
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ}
     )
     assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
-    assert len(said) == 7
-    assert all("nowhere" in line or "file is a file" in line for line in said)
+    for line, part in zip(done.stderr.splitlines(), MISTAKES.values(), strict=True):
+        assert part in line
 
 
 def test_ctrl_c_while_the_workers_of_an_evaluation_start_is_one_line(tmp_path):

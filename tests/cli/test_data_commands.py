@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attentiontuner.cli import main
-from attentiontuner.cli.doctor import core_packages
+from attentiontuner.cli.doctor import Machine, core_packages, what_is_slow
 from attentiontuner.cli.values import parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.tasks import task as task_table
@@ -131,11 +131,43 @@ def test_doctor_says_how_to_mend(monkeypatch, capsys):
 
     monkeypatch.setattr(module, "version", version)
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    monkeypatch.setattr(module, "machine", lambda: FAST._replace(load=20.0))
     assert module.doctor() == 2, "zstandard belongs to the core"
     printed = capsys.readouterr()
-    for command in ("pip install 'attentiontuner[ray]'", module.MEMORY_GYM, "apt-get install chromium"):
+    for command in (
+        "pip install 'attentiontuner[ray]'",
+        module.MEMORY_GYM,
+        "apt-get install chromium",
+        "slow: everything",
+    ):
         assert command in printed.out
     assert printed.err == "attentiontuner: zstandard: not installed; mend it with: pip install zstandard\n"
+
+
+FAST = Machine("used", "", cores=8, threads=8, load=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({}, []),
+        ({"gpu": "none"}, ["no GPU: a step of methods attentiontuner"]),
+        ({"gpu": "torch without CUDA"}, ["install one made for CUDA", "no GPU"]),
+        ({"gpu": "no driver"}, ["update the driver", "no GPU"]),
+        ({"no_kernels": "Triton is not installed"}, ["want of kernels: Triton is not installed"]),
+        ({"gpu": "none", "threads": 1}, ["no GPU", "1 thread on 8 cores: OMP_NUM_THREADS=1 is set: unset it"]),
+        ({"threads": 1}, []),
+        ({"threads": 64}, ["64 threads on 8 cores: they wait for each other: set OMP_NUM_THREADS=8"]),
+        ({"cores": 1, "threads": 1}, ["collect and evaluate"]),
+        ({"load": 20.0}, ["other programs keep the 8 cores busy (load 20.0)"]),
+    ],
+)
+def test_doctor_says_what_will_be_slow_and_why(monkeypatch, changes, lines):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    said = what_is_slow(FAST._replace(**changes))
+    assert len(said) == len(lines)
+    for line, part in zip(said, lines, strict=True):
+        assert part in line
 
 
 def test_parts_and_other_actions_are_described(tmp_path, capsys):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.success import LengthAtLeast
 from attentiontuner.demos import Demonstration, DemoStore
 from attentiontuner.demos.exchange.minari import from_minari, to_minari
 from attentiontuner.spaces.observation import ObservationSpec
@@ -45,7 +46,7 @@ def test_images_are_not_changed(tmp_path):
     assert back[0].pairs is None
 
 
-def test_a_foreign_data_set_needs_words(tmp_path):
+def test_a_foreign_data_set_may_be_described(tmp_path):
     from gymnasium.spaces import Box, Discrete
     from minari.data_collector import EpisodeBuffer
 
@@ -62,14 +63,51 @@ def test_a_foreign_data_set_needs_words(tmp_path):
     dataset = minari.create_dataset_from_buffers(
         "theirs/walk-v0", [buffer], observation_space=space, action_space=Discrete(2), jpeg_encoding=False
     )
-    with pytest.raises(UserError, match="does not say what it is: give task"):
-        from_minari(dataset, tmp_path / "d")
+    assert from_minari(dataset, tmp_path / "unnamed").task == "theirs-walk"
     told = from_minari(dataset, tmp_path / "told", task="walk")
     assert (told.observation, told.actions.to_json()) == (ObservationSpec("vector", (2,)), 2)
     spec = ObservationSpec("vector", (2,))
     store = from_minari(dataset, tmp_path / "d", task="walk", observation=spec, actions=("stay", "go"))
     assert store[0].observations.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert (store[0].success, store[0].pairs, store[0].actions.tolist()) == (True, None, [1, 0, 1])
+
+
+def standing(steps, falls):
+    from minari.data_collector import EpisodeBuffer
+
+    ends = [False] * (steps - 1)
+    return EpisodeBuffer(
+        observations=[np.zeros(4, np.float32)] * (steps + 1),
+        actions=[0] * steps,
+        rewards=[1.0] * steps,
+        terminations=[*ends, falls],
+        truncations=[*ends, not falls],
+        infos={},
+    )
+
+
+def test_what_an_environment_calls_solved_is(tmp_path):
+    import gymnasium as gym
+
+    poles = [standing(500, False), standing(9, True), standing(480, False)]
+    dataset = minari.create_dataset_from_buffers("theirs/pole-v0", poles, env=gym.make("CartPole-v1"))
+    store = from_minari(dataset, tmp_path / "d")
+    assert store.task == "cartpole"
+    assert store.success().tolist() == [True, False, True]
+    strict = from_minari(dataset, tmp_path / "strict", success=LengthAtLeast(500))
+    assert strict.success().tolist() == [True, False, False]
+
+
+def test_infos_say_what_was_solved(tmp_path):
+    from dataclasses import replace
+
+    from gymnasium.spaces import Box, Discrete
+
+    said = [replace(standing(3, True), infos={"success": np.array([False, *ends])}) for ends in ([0, 0, 1], [0, 1, 0])]
+    dataset = minari.create_dataset_from_buffers(
+        "theirs/told-v0", said, observation_space=Box(-9, 9, (4,), np.float32), action_space=Discrete(2)
+    )
+    assert from_minari(dataset, tmp_path / "d").success().tolist() == [True, False]
 
 
 def test_errors_are_words(tmp_path):

@@ -119,7 +119,7 @@ def test_a_killed_worker_leaves_one_line_and_the_finished_episodes(run, capfd, m
         (["RUN", "--seed", "-1"], "seed -1 is out of range"),
         (["RUN", "--batch", "0"], "--batch 0: give at least 1"),
         (["RUN", "--device", "gpu"], "--device gpu: there is no such device"),
-        (["RUN", "--out", "RUN/config.json"], "cannot make the folder"),
+        (["RUN", "--out", "RUN/config.json"], "is a file: give a folder"),
         (["RUN", "--set", "size=3"], "does not take these settings"),
         (["RUN", "--policy", "random", "--video", "1"], "--video shows what a trained model recalls"),
         (["nowhere"], "nowhere does not exist"),

@@ -27,7 +27,9 @@ def by_hand(policy, task, seeds):
         while not ended:
             observation, reward, terminated, truncated, info = env.step(int(policy.act(observation[None])[0]))
             total, length, ended = total + reward, length + 1, terminated or truncated
-        results.append(EpisodeResult(episode, seed, task.solved(reward, terminated, info), total, length))
+        results.append(
+            EpisodeResult(episode, seed, task.solved(reward, terminated, info, total, length), total, length)
+        )
     return results
 
 

@@ -54,4 +54,4 @@ def test_the_commands_work_with_it(tmp_path: Path) -> None:
 
 
 def test_it_is_short() -> None:
-    assert len(EXAMPLE.read_text().splitlines()) < 60
+    assert len(EXAMPLE.read_text().splitlines()) < 50

@@ -292,7 +292,7 @@ def test_memory_of_the_present_is_refused(tmp_path):
         ({}, {"episodes": 0}, "at least 1"),
         ({}, {"workers": 0}, "at least 1"),
         ({}, {"shard_episodes": 0}, "--shard-episodes 0: give at least 1"),
-        ({}, {"seed": 2000}, "seed 2000 is out of range"),
+        ({}, {"seed": 2**32}, "seed 4294967296 is out of range"),
     ],
 )
 def test_what_cannot_be_collected(tmp_path, change, arguments, message):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.embedders import CellKinds, decode, observation_embedding, split_parts
+from attentiontuner.models.embedders import CellKinds, decode, images_for, observation_embedding, split_parts
 from attentiontuner.models.recall import RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -42,6 +42,7 @@ def test_one_part_is_not_copied(observation):
     assert decode(own, part).data_ptr() == encoded.data_ptr()
 
 
+SMALL_IMAGE = ObservationSpec("image", (16, 20, 2))
 CNN = {"cnn.0.weight", "cnn.0.bias", "cnn.2.weight", "cnn.2.bias", "fc.0.weight", "fc.0.bias"}
 
 
@@ -93,15 +94,24 @@ def test_the_papers_convolutions_see_every_symbol_as_a_plane(observation):
         TransformerConfig(PARTS, 4, d_model=32, layers=1, feedforward=32),
         TransformerConfig(PARTS, 4, d_model=32, layers=1, feedforward=32, embedder="lookup"),
         RecallConfig(PARTS, 4, d_model=32, feedforward=32),
+        TransformerConfig(SMALL_IMAGE, 4, d_model=32, layers=1, feedforward=32),
+        RecallConfig(SMALL_IMAGE, 4, d_model=32, feedforward=32),
     ],
-    ids=["paper", "lookup", "recall", "parts, paper", "parts, lookup", "parts, recall"],
+    ids=[
+        "paper",
+        "lookup",
+        "recall",
+        *("parts, paper", "parts, lookup", "parts, recall"),
+        "residual",
+        "residual recall",
+    ],
 )
 def test_many_symbols_and_several_parts_are_small_and_train_a_step(config):
     torch.manual_seed(0)
     model = config.build()
     assert sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())) < 8e6
     batch = DemoData(packed_demos(config.observation, [4, 6], 4)).batch(np.arange(2))
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    optimiser = torch.optim.SGD(model.parameters(), 0.01)
     losses = []
     for _ in range(2):
         loss = F.cross_entropy(model.eval()(batch).distribution, batch.actions)
@@ -124,14 +134,42 @@ def test_the_vector_of_several_parts_tells_each_of_them(embedder):
         first += part.shape[1]
 
 
-def test_images_have_any_size_and_number_of_channels_but_are_not_too_small():
-    for shape in ((36, 36, 1), (40, 90, 2), (37, 50, 4), (96, 36, 7)):
-        observation = ObservationSpec("image", shape)
-        embedding = observation_embedding(observation, 16, "paper")
-        encoded = torch.from_numpy(random_frames(observation, 2, np.random.default_rng(0)))
-        assert embedding(encoded).shape == (2, 16)
-        assert embedding.cnn[0].weight.shape[1] == shape[2]
-    small = ObservationSpec(parts={"eye": Part("image", (64, 35, 3)), "joints": Part("vector", (3,))})
-    with pytest.raises(UserError, match="images of 64 × 35 pixels are too small for the network") as refused:
-        observation_embedding(small, 16, "paper")
-    assert "\n" not in str(refused.value)
+def test_images_have_any_size_and_number_of_channels():
+    shapes = {"paper": [(36, 36, 1), (128, 90, 2), (96, 36, 7)], "residual": [(8, 8, 1), (64, 35, 4), (130, 40, 9)]}
+    for images, of_size in shapes.items():
+        for shape in of_size:
+            observation = ObservationSpec("image", shape)
+            embedding = observation_embedding(observation, 16, "paper")
+            encoded = torch.from_numpy(random_frames(observation, 2, np.random.default_rng(0)))
+            one, other = embedding(encoded)
+            assert one.shape == (16,)
+            assert not torch.allclose(one, other)
+            first = embedding.cnn[0] if images == "paper" else embedding.stem
+            assert first.weight.shape[1] == shape[2]
+            assert TransformerConfig(observation, 4).images == RecallConfig(observation, 4).images == images
+
+
+def test_one_image_that_the_papers_network_cannot_read_is_enough():
+    parts = {"eye": Part("image", (64, 64, 3)), "hand": Part("image", (32, 32, 1)), "joints": Part("vector", (3,))}
+    observation = ObservationSpec(parts=parts)
+    assert images_for(observation) == "residual"
+    encoded = torch.from_numpy(random_frames(observation, 2, np.random.default_rng(0)))
+    assert observation_embedding(observation, 16, "paper")(encoded).shape == (2, 16)
+    for config in (TransformerConfig, RecallConfig):
+        with pytest.raises(UserError, match="images of 32 × 32 pixels are too small .*: leave out images=paper"):
+            config(observation, 4, images="paper").build()
+        with pytest.raises(UserError, match="model images: 'large' is not 'paper' or 'residual'"):
+            config(observation, 4, images="large")
+
+
+def test_large_images_have_few_weights():
+    network = observation_embedding(ObservationSpec("image", (224, 224, 3)), 128, "paper")
+    assert sum(weights.numel() for weights in network.parameters()) < 1_000_000
+
+
+def test_networks_saved_before_there_was_a_choice_are_the_papers():
+    large = ObservationSpec("image", (224, 224, 3))
+    for config in (TransformerConfig(large, 4), RecallConfig(large, 4)):
+        saved = config.to_json()
+        assert type(config).from_json(saved).images == saved.pop("images") == "residual"
+        assert type(config).from_json(saved).images == "paper"

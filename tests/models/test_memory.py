@@ -1,5 +1,7 @@
 """What observations leave in memory, standardised with the training set."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,15 +9,18 @@ import torch
 from attentiontuner.models import memory
 from attentiontuner.models.embedders import split_parts
 from attentiontuner.models.memory import MemoryOptions, observation_memory
+from attentiontuner.spaces.observation import ObservationSpec
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, MANY_SYMBOLS, PARTS, VECTOR, random_frames
 
-OPTIONS = MemoryOptions(d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5)
+OPTIONS = MemoryOptions(
+    d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5, images="paper"
+)
 START = torch.tensor(-9.0)
 
 
-def fitted(observation):
+def fitted(observation, options=OPTIONS):
     torch.manual_seed(0)
-    network = observation_memory(observation, OPTIONS).eval()
+    network = observation_memory(observation, options).eval()
     frames = random_frames(observation, 9, np.random.default_rng(0))
     network.fit([(frames[:4], np.arange(1, 5)), (frames[4:], np.ones(5, np.int64))], len(frames))
     return network, torch.from_numpy(frames)
@@ -31,6 +36,22 @@ def test_sizes_are_what_is_promised(observation):
     assert network.match(torch.randn(2, 8), left, left[:2], START).shape == (2, 9)
     laid = network.lay(torch.rand(2, 9), torch.ones(2), left, left[:2])
     assert laid == 0.0 if "image" not in observation.kinds else laid.shape == (2, 16)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 20, 2), (30, 30, 3), (40, 70, 4), (150, 224, 1)])
+def test_images_of_any_size_leave_a_map_of_at_most_eight_places_a_side(shape):
+    network, frames = fitted(ObservationSpec("image", shape), replace(OPTIONS, images="residual"))
+    vectors, left, _ = network(frames)
+    assert vectors.shape == (9, 16)
+    assert max(network.embedding.map_shape) <= 8
+    assert network.memory == network.embedding.places * (OPTIONS.head + OPTIONS.looks)
+    assert network.match(torch.randn(2, 8), left, left[:2], START).shape == (2, 9)
+    assert network.lay(torch.rand(2, 9), torch.ones(2), left, left[:2]).shape == (2, 16)
+    inputs = network.embedding.standardised(frames, network.mean, network.scale)
+    steps = torch.tensor([1.0, 2, 3, 4, 1, 1, 1, 1, 1])
+    torch.testing.assert_close(
+        (inputs * steps[:, None, None, None]).sum(0), torch.zeros(inputs.shape[1:]), atol=1e-4, rtol=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -203,9 +203,3 @@ def test_config_survives_json():
         TransformerConfig(GRID, 7, d_model=33)
     with pytest.raises(UserError, match="architecture"):
         TransformerConfig.from_json({"architecture": "oracle"})
-
-
-def test_images_that_the_convolutions_cannot_read_are_refused():
-    TransformerConfig(ObservationSpec("image", (36, 40, 3)), 4).build()
-    with pytest.raises(UserError, match="images of 35 × 64 pixels are too small for the network"):
-        TransformerConfig(ObservationSpec("image", (35, 64, 3)), 4).build()

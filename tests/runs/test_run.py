@@ -221,7 +221,7 @@ def test_how_far_a_run_is(tmp_path: Path) -> None:
 def finished_run(folder: Path) -> Run:
     run, config = Run(folder), toy_config()
     run.begin(config, {}, {})
-    run.log(0, tensorboard=False).add({"epoch": 1})
+    run.log(0).add({"epoch": 1})
     run.save_state(State(1, 0, config.model.build().state_dict(), {}, {"seconds": 1.0}), 1)
     return run
 

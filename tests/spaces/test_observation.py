@@ -110,6 +110,34 @@ def test_a_dict_space_has_named_parts_within_one_another():
     assert seen["arm.touch"].sum() == 1
 
 
+def stacked(image):
+    return np.stack(np.split(image, 4, -1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        ((28, 30, 1), lambda image: image[..., 0]),
+        ((28, 30, 1), lambda image: image.transpose(2, 0, 1)),
+        ((96, 64, 3), lambda image: image.transpose(2, 0, 1)),
+        ((84, 80, 8), lambda image: image.transpose(2, 0, 1)),  # eight gray ones
+        ((84, 80, 4), stacked),
+        ((84, 80, 12), stacked),
+        ((84, 80, 12), lambda image: stacked(image).transpose(0, 3, 1, 2)),
+        ((84, 84, 8), lambda image: image),
+        ((2, 64, 3), lambda image: image),
+        ((9, 11, 20), lambda image: image),
+    ],
+)
+def test_images_may_be_stacked_or_have_their_channels_first(shape, layout):
+    image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    given = layout(image)
+    spec = ObservationSpec.from_space(gym.spaces.Box(0, 255, given.shape, np.uint8))
+    assert spec == ObservationSpec("image", shape)
+    assert np.array_equal(spec.one(given), image)
+    assert np.array_equal(spec.decode(spec.encode(np.stack([image, image]))), spec.decode(spec.encode([given, given])))
+
+
 def test_a_tuple_within_a_dict_is_one_part():
     choices = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.MultiDiscrete([2, 3])])
     spec = ObservationSpec.from_space(gym.spaces.Dict(said=choices, joints=gym.spaces.Box(-1, 1, (1,))))

@@ -11,9 +11,10 @@ import pytest
 from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos import DemoStore
 from attentiontuner.runs.run import Run
 from attentiontuner.tasks import task as tasks
-from attentiontuner.tasks.task import get_task, register_task
+from attentiontuner.tasks.task import Task, get_task, register_task
 from tests.training.toys import toy_store, toy_task
 
 OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --device cpu"
@@ -48,6 +49,35 @@ def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys
     assert ": 1 epoch of recall in" in capsys.readouterr().out
     assert main(words) == 0
     assert "is finished: 1 epoch of recall in" in capsys.readouterr().out
+
+
+def test_recordings_need_no_task_declared_again(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does its name: the data set knows it. To be played it needs an environment, and says so."""
+    monkeypatch.delitem(tasks._TASKS, "toy-grid")
+    for number, name in enumerate(([], ["toy-grid"])):
+        run = tmp_path / f"run{number}"
+        assert main(["train", *name, "--data", str(data), "--out", str(run), *SMALL]) == 0
+        assert ": 1 epoch of recall in" in capsys.readouterr().out
+    assert "task 'toy-grid' has no environment" in refused(
+        capsys, "--data", data, "--out", tmp_path / "other", *SMALL, "--eval-every", 1
+    )
+    assert main(["evaluate", str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "run1 was trained on task 'toy-grid', of which no environment is known here: register one in a file" in line
+    assert main(["inspect", str(data), "--verify", "--picture", str(tmp_path / "one.png")]) == 0
+    assert (tmp_path / "one.png").is_file()
+
+
+def test_a_task_that_is_registered_is_found_by_its_data(data: Path) -> None:
+    store = DemoStore.open(data)
+    found = Task.from_data(store)
+    assert found == get_task("toy-grid", store.settings)
+    unnamed = replace(found, name="unnamed", actions=len(found.actions.names), settings=store.settings)
+    assert unnamed.actions.names == ()
+    register_task(replace(unnamed, name="toy-grid"))  # names that one side does not have do not tell them apart
+    assert Task.from_data(store).actions.names == ()
 
 
 def test_a_run_goes_on_with_the_method_it_began_with(

@@ -20,7 +20,7 @@ COMMANDS = {
     "merge": "Merge the labels of several annotators into those of a new one.",
     "play": "Open a page where a person plays a task, and record the episodes.",
     "studio-times": "Print how long people needed to play and to annotate.",
-    "doctor": "Say what is installed, what will be used, and how to mend what is missing.",
+    "doctor": "Say what is installed, how to mend what is missing, and what will be slow and why.",
 }
 """verb → what it does; the function is `attentiontuner.cli.<verb with _>:<verb with _>`."""
 

@@ -1,5 +1,6 @@
 """`attentiontuner doctor`."""
 
+import os
 import platform
 import shutil
 import sys
@@ -15,6 +16,7 @@ EXTRAS = {
     "studio": ("fastapi", "uvicorn"),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
     "minari": ("minari", "h5py"),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -31,7 +33,7 @@ class Finding(NamedTuple):
 
 
 def doctor() -> int:
-    """Say what is installed, what will be used, and how to mend what is missing.
+    """Say what is installed, what will be used, how to mend what is missing, and what will be slow and why.
 
     The exit code is 0 if everything the core needs is there; extras may be missing.
     """
@@ -49,6 +51,9 @@ def doctor() -> int:
     for finding in findings:
         if not (finding.fine or finding.core):
             print(f"{finding.name} is missing: {finding.mend}")
+    if all(finding.fine for finding in findings if finding.name == "device"):
+        for line in what_is_slow(machine()):
+            print(f"slow: {line}")
     broken = [finding for finding in findings if finding.core and not finding.fine]
     for finding in broken:
         print(f"attentiontuner: {finding.name}: {finding.found}; mend it with: {finding.mend}", file=sys.stderr)
@@ -102,11 +107,70 @@ def device() -> Finding:
     except Exception as error:  # a broken torch fails in many ways; each is worth a line, none a traceback
         return Finding("device", False, f"torch does not import: {error}", "pip install torch==2.13.0", True)
     if torch.cuda.is_available():
+        return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16", core=True)
+    return Finding("device", True, f"cpu: {counted(usable_cores(), 'core')}, precision float32", core=True)
+
+
+class Machine(NamedTuple):
+    """What decides how fast this machine is.
+
+    Attributes:
+        gpu: "used", "none", "no driver" (torch cannot use the one that is there) or "torch without CUDA".
+        no_kernels: why a GPU has to do without our kernels, "" where it has them.
+        cores: CPU cores this process may use.
+        threads: that torch computes with.
+        load: processes that want a core, over the last minute.
+    """
+
+    gpu: str
+    no_kernels: str
+    cores: int
+    threads: int
+    load: float
+
+
+def machine() -> Machine:
+    """This one; torch must import."""
+    import torch
+
+    gpu, no_kernels = "used" if torch.cuda.is_available() else "none", ""
+    if gpu == "used":
         from attentiontuner.models.kernels import why_no_kernels
 
-        kernels = f", a third slower for want of kernels ({why})" if (why := why_no_kernels()) else ""
-        return Finding("device", True, f"cuda: {torch.cuda.get_device_name()}, precision bf16{kernels}", core=True)
-    return Finding("device", True, f"cpu: {counted(usable_cores(), 'core')}, precision float32", core=True)
+        no_kernels = why_no_kernels()
+    elif shutil.which("nvidia-smi") or Path("/proc/driver/nvidia/version").exists():
+        gpu = "no driver" if torch.version.cuda else "torch without CUDA"
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return Machine(gpu, no_kernels, usable_cores(), torch.get_num_threads(), load)
+
+
+def what_is_slow(machine: Machine) -> list[str]:
+    """What will take longer than it could, why, and what helps; a line each."""
+    slow = []
+    cores = counted(machine.cores, "core")
+    if machine.gpu == "torch without CUDA":
+        slow.append("there is an NVIDIA GPU, but this torch is made for CPUs: install one made for CUDA (pytorch.org)")
+    elif machine.gpu == "no driver":
+        slow.append("there is an NVIDIA GPU, but torch cannot use it: see what nvidia-smi says, and update the driver")
+    if machine.gpu != "used":
+        slow.append(
+            "no GPU: a step of methods attentiontuner and vanilla at the paper's size takes many seconds; method "
+            "recall learns from 100 to 300 demonstrations of symbols in minutes, of images in longer"
+        )
+    elif machine.no_kernels:
+        slow.append(f"training on the GPU, by a third, for want of kernels: {machine.no_kernels}")
+    if machine.threads < machine.cores and machine.gpu != "used":
+        said = os.environ.get("OMP_NUM_THREADS")
+        why = f"OMP_NUM_THREADS={said} is set: unset it" if said else f"set OMP_NUM_THREADS={machine.cores}"
+        slow.append(f"torch computes with {counted(machine.threads, 'thread')} on {cores}: {why}")
+    if machine.threads > machine.cores:
+        why = f"they wait for each other: set OMP_NUM_THREADS={machine.cores}"
+        slow.append(f"torch computes with {counted(machine.threads, 'thread')} on {cores}: {why}")
+    if machine.cores == 1:
+        slow.append("collect and evaluate: with one core environments have no processes of their own")
+    if machine.load > machine.cores + 1:
+        slow.append(f"everything: other programs keep the {cores} busy (load {machine.load:.1f})")
+    return slow
 
 
 def chromium() -> Finding:

@@ -8,7 +8,9 @@ import tyro
 from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
+from attentiontuner.cli.values import check_device, check_folder, parse_settings
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.runs.run import Run
 
 if TYPE_CHECKING:
@@ -52,9 +54,12 @@ def evaluate(
         out: folder of the results; RUN/evaluation if not given.
         as_json: print the summary as JSON.
     """
-    from attentiontuner.evaluation.evaluate import describe
-    from attentiontuner.evaluation.evaluate import evaluate as play
-
+    # What can be refused without torch, which takes seconds to import, is refused before.
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: give at least 1")
+    evaluation_seed(seed, episodes - 1)
+    check_folder("--out", out)
+    check_device(device)
     if batch < 1:
         raise UserError(f"--batch {batch}: give at least 1")
     if workers is not None and workers < 0:
@@ -66,6 +71,11 @@ def evaluate(
     opened = None if run is None else Run.open(run)
     chosen = _task(opened, policy, task, settings)
     folder = out or _folder(opened, policy, chosen.name)
+    if opened is not None and policy == "model":
+        opened.weights(best)
+    from attentiontuner.evaluation.evaluate import describe
+    from attentiontuner.evaluation.evaluate import evaluate as play
+
     # The weights are read once: what plays, what is filmed and the checksum in the summary are the same bytes.
     trained = opened.load_model(best) if opened is not None and policy == "model" else None
     player, of = _policy(trained, policy, chosen, device, seed)
@@ -84,8 +94,7 @@ def evaluate(
 
 
 def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]) -> "Task":
-    from attentiontuner.cli.values import parse_settings
-    from attentiontuner.tasks.task import get_task
+    from attentiontuner.tasks.task import all_tasks, get_task
 
     settings = parse_settings(words)
     if run is None:
@@ -94,10 +103,16 @@ def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]
         if name is None:
             raise UserError(f"--policy {policy} needs --task, or the folder of a run")
         return get_task(name, settings)
-    config = run.config()
-    if name not in (None, config.task):
-        raise UserError(f"{run.path} was trained on task {config.task!r}: it cannot be evaluated on {name!r}")
-    chosen = get_task(config.task, {**config.settings, **settings})
+    trained_on, trained_with = run.task()
+    if name not in (None, trained_on):
+        raise UserError(f"{run.path} was trained on task {trained_on!r}: it cannot be evaluated on {name!r}")
+    if trained_on not in all_tasks():
+        raise UserError(
+            f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "
+            f"file, such as register_task(Task.from_env(ENVIRONMENT, name={trained_on!r})), and write "
+            "`attentiontuner --import FILE evaluate ...`"
+        )
+    chosen = get_task(trained_on, {**trained_with, **settings})
     if settings:
         chosen.make_env().close()  # settings the environment does not take are refused before the horizon is asked for
     return chosen

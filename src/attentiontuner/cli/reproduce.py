@@ -1,11 +1,12 @@
 """`attentiontuner reproduce`: the cells of a table or figure of the paper, as records."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
 import tyro
 
-from attentiontuner.cli.values import parse_duration, parse_seeds
+from attentiontuner.cli.values import check_folder, parse_duration, parse_seeds
 from attentiontuner.core.errors import UserError
 
 
@@ -42,11 +43,19 @@ def reproduce(
         keep_runs: keep the trained models, under RECORDS/.runs.
         dry_run: only list the cells.
     """
+    from attentiontuner.experiments.planning.scales import get_scale
+
+    # What can be refused without torch, which takes seconds to import, is refused before.
     if executor not in ("local", "ray"):
         raise UserError(f"--executor {executor}: it is local or ray")
-    for option, folder in {"--records": records, "--data": data}.items():
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise UserError(f"{option} {folder} is a file: give a folder")
+    if executor == "ray" and find_spec("ray") is None and not dry_run:
+        raise UserError("--executor ray needs a package: pip install 'attentiontuner[ray]'")
+    if jobs < 1:
+        raise UserError(f"--jobs {jobs}: give at least 1")
+    chosen_seeds, seconds = parse_seeds(seeds), parse_duration(budget) if budget else None
+    check_folder("--records", records)
+    check_folder("--data", data)
+    get_scale(scale)
     from attentiontuner.experiments.running.reproduce import Executor, make_plan
     from attentiontuner.experiments.running.reproduce import dry_run as list_cells
     from attentiontuner.experiments.running.reproduce import reproduce as run
@@ -56,9 +65,9 @@ def reproduce(
         records,
         methods=_listed(methods),
         only=_listed(only),
-        seeds=parse_seeds(seeds),
+        seeds=chosen_seeds,
         scale=scale,
-        budget=parse_duration(budget) if budget else None,
+        budget=seconds,
         jobs=jobs,
         executor=cast(Executor, executor),
         data=data,

@@ -9,10 +9,11 @@ import tyro
 from tyro.conf import Positional
 
 from attentiontuner.cli.options import borrows
-from attentiontuner.cli.values import parse_bytes, parse_duration, parse_settings
+from attentiontuner.cli.values import check_device, check_folder, parse_bytes, parse_duration, parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.runs.config import RECIPE, NetworkOptions, TrainConfig
+from attentiontuner.runs.config import RECIPE, NetworkOptions, TrainConfig, check_values
+from attentiontuner.runs.log import checked_boards
 
 if TYPE_CHECKING:
     from attentiontuner.demos import DemoStore
@@ -37,8 +38,9 @@ NOT_GIVEN = {
 @borrows("choices", TrainConfig, DECIDED_HERE, NOT_GIVEN)
 @borrows("network", NetworkOptions)
 def train(
-    task: Positional[str],
+    task: Positional[str | None] = None,
     /,
+    *,
     data: Path,
     out: Path,
     choices: dict[str, Any],
@@ -47,7 +49,7 @@ def train(
     memory_limit: str | None = None,
     test_data: Path | None = None,
     device: str | None = None,
-    tensorboard: bool = False,
+    log: str = "",
     budget: str | None = None,
 ) -> int:
     """Train a policy on demonstrations and their memory pairs.
@@ -62,19 +64,23 @@ def train(
     torchrun --nproc-per-node N -m attentiontuner train ...
 
     Args:
-        task: name of the task, see `attentiontuner tasks`.
+        task: name of the task; the data set knows it if not given.
         data: folder of the demonstrations; its environment settings are the run's.
         out: folder of the run.
         model: other fields of the method's network as name=value, such as marks=0.
         memory_limit: frames held at once, such as 4GB; a larger data set is streamed.
         test_data: demonstrations to test on; the last of --data if not given.
         device: cpu, cuda or cuda:N; a GPU if there is one.
-        tensorboard: also write TensorBoard's files.
+        log: show the metrics elsewhere too: tensorboard, or wandb (Weights & Biases, offline unless WANDB_MODE says
+            otherwise), or tensorboard,wandb.
         budget: save and stop after this time, such as 90s, 9m or 2h.
     """
     from attentiontuner.demos import DemoStore
 
     # What can be refused without torch, which takes seconds to import, is refused before.
+    check_values(choices)
+    check_folder("--out", out)
+    check_device(device)
     store = DemoStore.open(data, choices.get("annotator"))
     chosen = _task(task, store, data, out)
     test = None if test_data is None else DemoStore.open(test_data)
@@ -82,6 +88,7 @@ def train(
     if memory_limit is not None:
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
+    boards = checked_boards(filter(None, log.split(",")))
     from attentiontuner.core.signals import Interrupted
     from attentiontuner.runs.config import paper_config
     from attentiontuner.runs.run import Run
@@ -100,7 +107,7 @@ def train(
         from attentiontuner.evaluation.policy import success_during_training
 
         evaluate = success_during_training(chosen, config.eval_episodes)
-    circumstances: dict[str, Any] = {"device": device, "tensorboard": tensorboard, "budget_seconds": seconds}
+    circumstances: dict[str, Any] = {"device": device, "log": boards, "budget_seconds": seconds}
     try:
         result = train_run(config, store, out, test_data=test, evaluate=evaluate, **circumstances)
     except Interrupted as stop:
@@ -111,26 +118,17 @@ def train(
     return 0
 
 
-def _task(name: str, store: "DemoStore", data: Path, out: Path) -> "Task":
-    """The task of that name under the settings of the data set, if the two fit each other."""
+def _task(name: str | None, store: "DemoStore", data: Path, out: Path) -> "Task":
+    """The task of the data set, if it is the one of that name."""
     from attentiontuner.demos.store.manifest import FILE as MANIFEST
-    from attentiontuner.tasks.task import get_task
+    from attentiontuner.tasks.task import Task, get_task
 
-    get_task(name)
-    if store.task != name:
+    if name not in (None, store.task):
+        get_task(name)
         raise UserError(f"--data {data} holds demonstrations of {store.task!r}, not of {name!r}")
     if (out / MANIFEST).exists():
         raise UserError(f"--out {out} is a data set: give another folder for the run")
-    task = get_task(name, store.settings)
-    if store.actions.to_json() != task.actions.to_json():
-        there, wanted = (", ".join(spec.names) or str(spec) for spec in (store.actions, task.actions))
-        raise UserError(f"--data {data} has the actions {there}, task {name!r} has {wanted}")
-    if (longest := int(store.lengths.max(initial=0))) > task.max_steps:
-        raise UserError(
-            f"--data {data} has an episode of {counted(longest, 'step')}, task {name!r} a horizon of {task.max_steps}: "
-            "raise the task's horizon"
-        )
-    return task
+    return Task.from_data(store)
 
 
 def _summary(result: "TrainResult", config: TrainConfig) -> str:

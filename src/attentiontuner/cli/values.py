@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
@@ -55,3 +56,15 @@ def parse_seeds(text: str) -> list[int]:
     if text and not seeds:
         raise UserError(f"--seeds {text}: that is none; write seeds such as 1-5 or 1,3,7")
     return seeds
+
+
+def check_folder(option: str, folder: Path | None) -> None:
+    """Refuse what cannot become a folder because it is a file."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise UserError(f"{option} {folder} is a file: give a folder")
+
+
+def check_device(name: str | None) -> None:
+    """Refuse what is no name of a device; whether there is one of that name only torch can tell."""
+    if name is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UserError(f"--device {name}: there is no such device; use cpu, cuda or cuda:0")

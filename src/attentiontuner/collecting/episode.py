@@ -51,7 +51,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
             observation, reward, terminated, truncated, info = env.step(decision.action)
             actions.append(decision.action)
             rewards.append(float(reward))
-        success = task.solved(rewards[-1], bool(terminated), info)
+        success = task.solved(rewards[-1], bool(terminated), info, sum(rewards), len(rewards))
     except Exception as error:
         place = f"task {task.name!r}, seed {seed}, step {len(actions)}"
         problem = str(error) if isinstance(error, UserError) else where_and_what(error)

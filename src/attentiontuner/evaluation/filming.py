@@ -65,7 +65,7 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
     policy.reset(1)
     observations, actions, decisions = [], [], []
     weights: dict[Head, list[NDArray[np.float32]]] = {head: [] for head in policy.watch}
-    ended, success = False, False
+    ended, success, total = False, False, 0.0
     while not ended:
         seen = task.seen(observation)
         decision = companion.ask(seen)
@@ -76,8 +76,8 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
         actions.append(action)
         decisions.append(decision)
         observation, reward, terminated, truncated, info = env.step(action)
-        ended = bool(terminated or truncated)
-        success = ended and task.solved(float(reward), bool(terminated), info)
+        ended, total = bool(terminated or truncated), total + float(reward)
+        success = ended and task.solved(float(reward), bool(terminated), info, total, len(actions))
     env.close()
     length = len(actions)
     return RecordedEpisode(

@@ -140,7 +140,8 @@ class RowRunner:
         self.rows.steps[row] += 1
         self.rows.rewards[row] += float(reward)
         if terminated or truncated:
-            solved = self.task.solved(float(reward), bool(terminated), info)
+            total, steps = float(self.rows.rewards[row]), int(self.rows.steps[row])
+            solved = self.task.solved(float(reward), bool(terminated), info, total, steps)
             self.rows.ends[row] = SOLVED if solved else FAILED
         elif self.rows.steps[row] >= self.task.max_steps:
             raise UserError(

@@ -2,11 +2,13 @@
 
 A batch has its observations as bytes `[U, nbytes]` (`spaces.ObservationSpec.encode`); here they are taken apart. Each
 part has an encoder of its own, and of several parts one layer makes one vector. The paper's two CNNs differ between the
-benchmarks; vectors get a small MLP. `lookup` is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell,
-symbol) pair has its own vector, and a grid is their sum.
+benchmarks; images that are too small or too large for them get a small residual network, vectors a small MLP. `lookup`
+is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell, symbol) pair has its own vector, and a grid is
+their sum.
 """
 
 import math
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -26,9 +28,13 @@ from attentiontuner.models.kernels import (
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 Embedder = Literal["paper", "lookup"]
+Images = Literal["paper", "residual"]
 
-SMALLEST_IMAGE = 36
-"""Pixels a side that the three convolutions need."""
+SMALLEST_IMAGE, LARGEST_IMAGE = 36, 128
+"""Pixels a side that the paper's three convolutions need, and up to which the layer after them stays small."""
+
+LARGEST_MAP = 8
+"""Places a side of the last map of the residual network, at most."""
 
 FIRST_CHANNELS = 32
 """Channels of an image after the first convolution."""
@@ -103,7 +109,7 @@ class CellKinds(nn.Module):
 
 
 class ImageEmbedding(nn.Module):
-    """An image or a symbol grid to one vector: bytes `[U, nbytes]` → `[U, D]`."""
+    """An image or a symbol grid to one vector through the paper's convolutions: bytes `[U, nbytes]` → `[U, D]`."""
 
     def __init__(self, part: Part, d_model: int) -> None:
         super().__init__()
@@ -116,8 +122,8 @@ class ImageEmbedding(nn.Module):
             if min(part.shape[:2]) < SMALLEST_IMAGE:
                 sides = " × ".join(map(str, part.shape[:2]))
                 raise UserError(
-                    f"images of {sides} pixels are too small for the network: enlarge them to {SMALLEST_IMAGE} or more "
-                    "a side in the task's wrap, and see that their channels come last"
+                    f"images of {sides} pixels are too small for the paper's convolutions, which need {SMALLEST_IMAGE} "
+                    "a side: leave out images=paper"
                 )
             self.cnn = nn.Sequential(
                 nn.Conv2d(part.shape[2], FIRST_CHANNELS, 8, stride=4),
@@ -143,6 +149,13 @@ class ImageEmbedding(nn.Module):
             return image_blocks(values, dtype)
         one_hot = torch.zeros(*values.shape[:3], sum(self.part.symbols), dtype=dtype, device=values.device)
         return one_hot.scatter_(-1, values + self.first_of_channel, 1).permute(0, 3, 1, 2)
+
+    def standardised(self, encoded: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+        """The planes of images less a mean `[C, W, H]`, times a scale for each colour `[C]`."""
+        planes = self.planes(encoded)
+        return (planes - image_blocks(mean.permute(1, 2, 0)[None], planes.dtype)) * scale.repeat(BLOCK**2)[
+            :, None, None
+        ]
 
     def maps(self, planes: Tensor) -> list[Tensor]:
         """The map after each convolution, the last `[U, channels, w, h]`."""
@@ -170,6 +183,79 @@ class ImageEmbedding(nn.Module):
 
     def forward(self, encoded: Tensor) -> Tensor:
         return self.vector(self.features(self.planes(encoded)))
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions, added to their input: `[U, c, w, h]` → `[U, channels, w / stride, h / stride]`."""
+
+    def __init__(self, inputs: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(8, inputs), nn.GroupNorm(8, channels)
+        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, padding=1)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.skip = nn.Conv2d(inputs, channels, 1, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        normal = F.relu(self.norm1(maps))
+        added: Tensor = self.skip(normal) + self.conv2(F.relu(self.norm2(self.conv1(normal))))
+        return added
+
+
+class ResidualEmbedding(nn.Module):
+    """An image of any size to one vector: bytes `[U, nbytes]` → `[U, D]`.
+
+    A convolution whose stride grows with the image, then residual blocks with group norm that halve the map until it
+    has at most 8 places a side, so that the layer after it, and what recall heads keep of an image, is never large.
+    """
+
+    channels = 64
+
+    def __init__(self, part: Part, d_model: int) -> None:
+        super().__init__()
+        self.part = part
+        stride = 4 if max(part.shape[:2]) > 64 else 2 if max(part.shape[:2]) > 16 else 1
+        self.stem = nn.Conv2d(part.shape[2], FIRST_CHANNELS, 2 * stride + 1, stride, padding=stride)
+        first_map = max(-(-side // stride) for side in part.shape[:2])
+        halvings = max(0, math.ceil(math.log2(first_map / LARGEST_MAP)))
+        widths = [FIRST_CHANNELS, *[self.channels] * max(1, halvings)]
+        self.blocks = nn.Sequential(*(ResidualBlock(*two, 2 if halvings else 1) for two in pairwise(widths)))
+        self.norm = nn.GroupNorm(8, self.channels)
+        with torch.no_grad():
+            last_map = self.maps(self.planes(torch.zeros(1, part.nbytes, dtype=torch.uint8)))[-1]
+        self.places, self.map_shape = last_map[0, 0].numel(), last_map.shape[2:]
+        self.fc = nn.Sequential(nn.Linear(last_map.numel(), d_model), nn.Tanh())
+
+    def planes(self, encoded: Tensor) -> Tensor:
+        """Bytes `[U, nbytes]` to colours in [0, 1], `[U, C, W, H]`."""
+        return decode(encoded, self.part).permute(0, 3, 1, 2).to(self.stem.weight.dtype) / 255
+
+    def standardised(self, encoded: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+        """The planes less a mean `[C, W, H]`, times a scale for each colour `[C]`."""
+        return (self.planes(encoded) - mean) * scale[:, None, None]
+
+    def maps(self, planes: Tensor) -> list[Tensor]:
+        """The map after the first convolution, and the last `[U, channels, w, h]`."""
+        first = F.relu(self.stem(planes))
+        return [first, F.relu(self.norm(self.blocks(first)))]
+
+    def vector(self, features: Tensor) -> Tensor:
+        """`[U, channels, w, h]` → `[U, D]`."""
+        embedded: Tensor = self.fc(features.flatten(1))
+        return embedded
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        return self.vector(self.maps(self.planes(encoded))[-1])
+
+
+def images_for(observation: ObservationSpec) -> Images:
+    """The paper's convolutions where they fit every image, else the residual network."""
+    sides = [side for _, part in observation.parts if part.kind == "image" for side in part.shape[:2]]
+    return "paper" if all(SMALLEST_IMAGE <= side <= LARGEST_IMAGE for side in sides) else "residual"
+
+
+def image_embedding(part: Part, d_model: int, images: Images) -> "ImageEmbedding | ResidualEmbedding":
+    """The encoder of an image."""
+    return ResidualEmbedding(part, d_model) if images == "residual" else ImageEmbedding(part, d_model)
 
 
 class LookupEmbedding(nn.Module):
@@ -210,10 +296,10 @@ class VectorEmbedding(nn.Module):
 class PartsEmbedding(nn.Module):
     """Several parts to one vector, each through its encoder and all through one layer: `[U, nbytes]` → `[U, D]`."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int, embedder: Embedder) -> None:
+    def __init__(self, observation: ObservationSpec, d_model: int, embedder: Embedder, images: Images) -> None:
         super().__init__()
         self.observation = observation
-        self.parts = nn.ModuleList(part_embedding(part, d_model, embedder) for _, part in observation.parts)
+        self.parts = nn.ModuleList(part_embedding(part, d_model, embedder, images) for _, part in observation.parts)
         self.joined = nn.Linear(len(self.parts) * d_model, d_model)
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -222,20 +308,23 @@ class PartsEmbedding(nn.Module):
         return linear(vectors, self.joined.weight, self.joined.bias)
 
 
-def observation_embedding(observation: ObservationSpec, d_model: int, embedder: Embedder) -> nn.Module:
-    """The embedder of these observations: bytes `[U, nbytes]` → `[U, D]`."""
+def observation_embedding(
+    observation: ObservationSpec, d_model: int, embedder: Embedder, images: Images | None = None
+) -> nn.Module:
+    """The embedder of these observations: bytes `[U, nbytes]` → `[U, D]`; `images` None: what fits them."""
+    images = images or images_for(observation)
     if len(observation.parts) > 1:
-        return PartsEmbedding(observation, d_model, embedder)
-    return part_embedding(observation.parts[0][1], d_model, embedder)
+        return PartsEmbedding(observation, d_model, embedder, images)
+    return part_embedding(observation.parts[0][1], d_model, embedder, images)
 
 
-def part_embedding(part: Part, d_model: int, embedder: Embedder) -> nn.Module:
+def part_embedding(part: Part, d_model: int, embedder: Embedder, images: Images) -> nn.Module:
     """The encoder of this kind of part."""
     if part.kind == "vector":
         return VectorEmbedding(part, d_model)
-    if embedder == "lookup" and part.kind == "grid":
-        return LookupEmbedding(part, d_model)
-    return ImageEmbedding(part, d_model)
+    if part.kind == "image":
+        return image_embedding(part, d_model, images)
+    return LookupEmbedding(part, d_model) if embedder == "lookup" else ImageEmbedding(part, d_model)
 
 
 def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from attentiontuner.models.embedders import (
     FIRST_CHANNELS,
     CellKinds,
-    ImageEmbedding,
+    Images,
     VectorEmbedding,
     decode,
+    image_embedding,
     split_parts,
     sum_of_rows,
 )
-from attentiontuner.models.kernels import BLOCK, image_blocks
 from attentiontuner.models.network import Observed
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
@@ -53,6 +53,7 @@ class MemoryOptions:
     points: int
     looks: int
     dropped_cells: float
+    images: Images
 
 
 class ObservationMemory(nn.Module, ABC):
@@ -270,7 +271,7 @@ class ImageCells(DenseCells):
 
     def __init__(self, part: Part, options: MemoryOptions) -> None:
         super().__init__(part, options)
-        self.embedding = ImageEmbedding(part, options.d_model)
+        self.embedding = image_embedding(part, options.d_model, options.images)
         self.key = nn.Linear(self.embedding.channels, self.size)
         self.register_buffer("mean", torch.zeros(part.shape[2], *part.shape[:2]))
         self.register_buffer("scale", torch.ones(part.shape[2]))
@@ -294,9 +295,7 @@ class ImageCells(DenseCells):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
-        planes = self.embedding.planes(encoded)  # [U, 16·C, w, h]
-        mean = image_blocks(self.mean.permute(1, 2, 0)[None], planes.dtype)
-        first, *_, last = self.embedding.maps((planes - mean) * self.scale.repeat(BLOCK**2)[:, None, None])
+        first, *_, last = self.embedding.maps(self.embedding.standardised(encoded, self.mean, self.scale))
         vectors, places = self.embedding.vector(last), last.flatten(2).transpose(1, 2)  # [U, D], [U, places, channels]
         memory = [self.key(places).flatten(1)]
         if self.points:

@@ -33,7 +33,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import causal_attention
-from attentiontuner.models.embedders import PositionalEmbedding
+from attentiontuner.models.embedders import Images, PositionalEmbedding, images_for
 from attentiontuner.models.heads import Head
 from attentiontuner.models.memory import LITTLE, MemoryOptions, came_before, observation_memory
 from attentiontuner.models.network import Network, NetworkConfig, Observed, Output, reached
@@ -62,6 +62,7 @@ Timing = Literal["turned", "added"]
 BEFORE = {
     **{"bounded": False, "alike": False, "means": False, "timing": "added"},
     **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
+    "images": "paper",
 }
 """What networks were that do not name these fields: those made before 0.2."""
 
@@ -92,6 +93,8 @@ class RecallConfig(NetworkConfig):
         points: things in an image whose place is told as coordinates; 0: none.
         looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
             the image in view; 0: none.
+        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
+            fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
         timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
         positions: steps know their number. Without it episodes may be longer than those of the training set.
@@ -123,9 +126,13 @@ class RecallConfig(NetworkConfig):
     positions: bool = True
     teacher: float = 0.5
     alone: float = 0.0
+    images: Images = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.images is None:
+            object.__setattr__(self, "images", images_for(self.observation))
+        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:
             object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
@@ -357,6 +364,7 @@ class RecallTransformer(Network):
             points=config.points,
             looks=config.looks,
             dropped_cells=config.dropped_cells,
+            images=config.images,
         )
         self.observation_embedding = observation_memory(config.observation, options)
         # The last row: no action yet.

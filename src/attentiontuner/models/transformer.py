@@ -5,9 +5,9 @@ n = 2T tokens, D = d_model, H heads of size D / H, R rows of a streaming cache. 
 the network tree printed in the paper's appendix, so weights trained with the authors' code load as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.models.attention import Watched, causal_attention
-from attentiontuner.models.embedders import Embedder, PositionalEmbedding, observation_embedding
+from attentiontuner.models.embedders import Embedder, Images, PositionalEmbedding, images_for, observation_embedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
 from attentiontuner.models.network import Network, NetworkConfig, Output, reached
@@ -26,7 +26,12 @@ from attentiontuner.models.network import Network, NetworkConfig, Output, reache
 
 @dataclass(frozen=True)
 class TransformerConfig(NetworkConfig):
-    """Sizes of the network; the defaults are the paper's."""
+    """Sizes of the network; the defaults are the paper's.
+
+    Attributes:
+        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
+            fit.
+    """
 
     architecture: ClassVar[str] = "transformer"
 
@@ -36,9 +41,13 @@ class TransformerConfig(NetworkConfig):
     feedforward: int = 2048
     dropout: float = 0.1
     embedder: Embedder = "paper"
+    images: Images = None  # type: ignore[assignment]  # never None once it is made
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.images is None:
+            object.__setattr__(self, "images", images_for(self.observation))
+        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
         self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
@@ -49,6 +58,10 @@ class TransformerConfig(NetworkConfig):
 
     def build(self) -> "Transformer":
         return Transformer(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return super().from_json({"images": "paper", **value})  # there was no other before 0.2
 
 
 class SelfAttention(nn.Module):
@@ -146,7 +159,7 @@ class Transformer(Network):
         super().__init__()
         self.config = config
         self.action_head = action_head(config.actions)
-        self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder)
+        self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder, config.images)
         self.action_embedding = ActionEmbedding(self.action_head.features, config.d_model)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_LN = nn.LayerNorm(config.d_model)

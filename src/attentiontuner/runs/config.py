@@ -5,7 +5,7 @@ needs no torch; methods and networks are asked when a configuration is made.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -119,34 +119,13 @@ class TrainConfig:
         object.__setattr__(self, "heatmap_epochs", tuple(sorted({int(epoch) for epoch in self.heatmap_epochs})))
         if not isinstance(self.model, method.network):
             raise UserError(f"method {self.method!r} does not train a {type(self.model).__name__}")
-        for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("schedule", Schedule)):
-            choices = get_args(kind)
-            if getattr(self, name) not in choices:
-                raise UserError(f"{_option(name)} {getattr(self, name)!r} is not one of {', '.join(choices)}")
-        for name in ("epochs", "batch_size", "keep"):
-            self._check(name, getattr(self, name) >= 1, "at least 1")
-        for name in NOT_NEGATIVE:
-            self._check(name, 0 <= (getattr(self, name) or 0) < math.inf, "0 or more")
-        self._check("learning_rate", 0 < self.learning_rate < math.inf, "above 0")
-        self._check("annotated_fraction", 0 <= self.annotated_fraction <= 1, "between 0 and 1")
-        self._check("test_fraction", 0 <= self.test_fraction < 1, "0 or more and below 1")
-        self._check("demos", self.demos is None or self.demos >= 1, "at least 1")
-        self._check("memory_limit", self.memory_limit is None or self.memory_limit >= 1, "at least 1 byte")
-        drawn = (*self.heatmap_epochs, 0)
-        self._check("heatmap_epochs", 0 <= min(drawn) <= max(drawn) <= self.epochs, f"epochs from 0 to {self.epochs}")
-        self._check(
-            "eval_episodes", not self.eval_every or self.eval_episodes >= 1, "at least 1 where --eval-every is set"
-        )
+        check_values({item.name: getattr(self, item.name) for item in fields(self)})
         if self.memory_weight and not method.pairs:
             raise UserError(f"--method {self.method} has no memory loss: leave out --memory-weight")
         if method.precision is not None and self.precision not in ("auto", method.precision):
             raise UserError(f"--precision is {self.precision}: give {method.precision} with method {self.method!r}")
         method.supervised(self)
         method.check(self)
-
-    def _check(self, name: str, good: bool, wanted: str) -> None:
-        if not good:
-            raise UserError(f"{_option(name)} is {getattr(self, name)}: give {wanted}")
 
     @property
     def way(self) -> "Method":
@@ -250,6 +229,32 @@ def paper_config(
         method=method,
         **{**recipe, **overrides},
     )
+
+
+def check_values(given: Mapping[str, Any]) -> None:
+    """Refuse values of `TrainConfig` that are wrong whatever the method, so that torch need not be imported to tell."""
+    for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("schedule", Schedule)):
+        choices = get_args(kind)
+        if given.get(name, choices[0]) not in choices:
+            raise UserError(f"{_option(name)} {given[name]!r} is not one of {', '.join(choices)}")
+
+    def check(name: str, good: Callable[[Any], bool], wanted: str) -> None:
+        if given.get(name) is not None and not good(given[name]):
+            raise UserError(f"{_option(name)} is {given[name]}: give {wanted}")
+
+    for name in ("epochs", "batch_size", "keep", "demos"):
+        check(name, lambda value: value >= 1, "at least 1")
+    for name in NOT_NEGATIVE:
+        check(name, lambda value: 0 <= value < math.inf, "0 or more")
+    check("learning_rate", lambda value: 0 < value < math.inf, "above 0")
+    check("annotated_fraction", lambda value: 0 <= value <= 1, "between 0 and 1")
+    check("test_fraction", lambda value: 0 <= value < 1, "0 or more and below 1")
+    check("memory_limit", lambda value: value >= 1, "at least 1 byte")
+    last = given.get("epochs") or math.inf
+    wanted = f"epochs from 0 to {last}" if last < math.inf else "epochs, 0 or more"
+    check("heatmap_epochs", lambda value: all(0 <= epoch <= last for epoch in value), wanted)
+    if given.get("eval_every"):
+        check("eval_episodes", lambda value: value >= 1, "at least 1 where --eval-every is set")
 
 
 def learning_rate_at(config: TrainConfig, step: int, steps: int) -> float:

@@ -1,9 +1,12 @@
-"""Metrics of a run: one JSON line per epoch, and TensorBoard where it is wanted."""
+"""Metrics of a run: one JSON line per epoch, and the same for TensorBoard or Weights & Biases where that is wanted."""
 
 import json
 import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import write_text
@@ -28,30 +31,38 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return epochs
 
 
+class Board(Protocol):
+    """Where else metrics are shown."""
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        """Show one epoch."""
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+
+
 class MetricsLog:
     """Appends to `path`. Made for a run that goes on after `epoch`, it first cuts back what came later.
 
-    `board`: the folder of TensorBoard's files, None for none.
+    `boards`: those of `BOARDS` that shall show the same; their files lie beside `path`.
     """
 
-    def __init__(self, path: Path, epoch: int, board: Path | None = None) -> None:
+    def __init__(self, path: Path, epoch: int, boards: Iterable[str] = ()) -> None:
         self.path = path
         self.epochs = [metrics for metrics in read_metrics(path) if metrics["epoch"] <= epoch]
         if len(self.epochs) != epoch:
             done = counted(epoch, "epoch")
             raise UserError(f"{path} has {len(self.epochs)} of the {done} done according to the run's newest state")
         write_text(path, "".join(_line(metrics) for metrics in self.epochs))
-        self._board = None if board is None else _board(board, epoch)
+        self._boards = [BOARDS[name](path.parent, epoch) for name in checked_boards(boards)]
 
     def add(self, metrics: dict[str, Any]) -> None:
         """Append one epoch."""
         self.epochs.append(metrics)
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(_line(metrics))
-        if self._board is not None:
-            for name, value in metrics.items():
-                if name != "epoch":
-                    self._board.add_scalar(name, value, metrics["epoch"])
+        for board in self._boards:
+            board.add(metrics)
 
     def sync(self) -> None:
         """Put what was appended on the disk: a state that counts an epoch must never outlive its line."""
@@ -59,17 +70,87 @@ class MetricsLog:
             os.fsync(stream.fileno())
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+        for board in self._boards:
+            board.close()
 
 
 def _line(metrics: dict[str, Any]) -> str:
     return json.dumps(metrics, allow_nan=False) + "\n"
 
 
-def _board(folder: Path, epoch: int) -> Any:
-    try:
+class TensorBoard:
+    """RUN/tensorboard."""
+
+    def __init__(self, run: Path, epoch: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError("--tensorboard needs a package: pip install 'attentiontuner[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=epoch + 1)
+
+        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=epoch + 1)
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        for name, value in metrics.items():
+            if name != "epoch":
+                self._writer.add_scalar(name, value, metrics["epoch"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """RUN/wandb. Nothing leaves the machine unless the user's own WANDB_MODE says so; `wandb sync` sends it later."""
+
+    def __init__(self, run: Path, epoch: int) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        try:
+            self._run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "attentiontuner"),
+                name=os.environ.get("WANDB_NAME", run.resolve().name),
+                dir=run,
+                id=_identity(run / "wandb" / "id"),
+                resume="allow",
+                config=_configuration(run),
+                mode=mode,
+                settings=wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
+            )
+        except wandb.Error as error:
+            raise UserError(f"--log wandb: {error}") from error
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        self._run.log(dict(metrics), step=metrics["epoch"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+BOARDS: dict[str, Callable[[Path, int], Board]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+"""name, which is also that of the package and of our extra → what is made of a run's folder and its epochs so far."""
+
+
+def checked_boards(names: Iterable[str]) -> tuple[str, ...]:
+    """`names`, if there are such boards and their packages are installed."""
+    names = tuple(dict.fromkeys(names))
+    for name in names:
+        if name not in BOARDS:
+            raise UserError(f"--log {name}: there are {' and '.join(BOARDS)}, or both as {','.join(BOARDS)}")
+        found = find_spec(name)
+        if found is None or found.origin is None:  # a folder of that name, such as they leave behind, is no package
+            raise UserError(f"--log {name} needs a package: pip install 'attentiontuner[{name}]'")
+    return names
+
+
+def _identity(path: Path) -> str:
+    """What a run is called by Weights & Biases, kept so that one that goes on is the same."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, secrets.token_hex(8))
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _configuration(run: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found

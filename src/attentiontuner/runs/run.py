@@ -1,7 +1,7 @@
 """The run folder as a type. This file alone knows what lies where in it:
 
     RUN/config.json            what the run is, on which data, and with which software each session computed
-    RUN/metrics.jsonl          one line per epoch;  RUN/tensorboard/ the same for TensorBoard
+    RUN/metrics.jsonl          one line per epoch;  RUN/tensorboard/, RUN/wandb/ the same for these
     RUN/model.safetensors      the weights of the newest state;  RUN/best.safetensors the best evaluated ones
     RUN/state/                 full training states to go on from, see `states`
     RUN/heatmaps/00300.png     what the heads attended to after an epoch, and its numbers
@@ -12,7 +12,7 @@ Torch is imported when weights are read or written, so that a mistyped path is r
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 CONFIG, METRICS, MODEL, BEST = "config.json", "metrics.jsonl", "model.safetensors", "best.safetensors"
-STATES, HEATMAPS, EVALUATION, TENSORBOARD, LOCK = "state", "heatmaps", "evaluation", "tensorboard", ".lock"
+STATES, HEATMAPS, EVALUATION, LOCK = "state", "heatmaps", "evaluation", ".lock"
 
 
 class Trained(NamedTuple):
@@ -66,6 +66,21 @@ class Run:
         from attentiontuner.runs.config import TrainConfig
 
         return TrainConfig.from_json(self._read_config()["train"])
+
+    def task(self) -> tuple[str, dict[str, Any]]:
+        """The name and the settings of the task it was trained on; unlike `config` it needs no torch."""
+        config = self._read_config()["train"]
+        try:
+            return config["task"], dict(config["settings"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{self.path / CONFIG} is damaged: {error}") from error
+
+    def weights(self, best: bool = False) -> Path:
+        """The file with the newest weights, or with the best evaluated ones."""
+        path = self.path / (BEST if best else MODEL)
+        if best and not path.exists():
+            raise UserError(f"{self.path} has no {BEST}: it is kept where training evaluates (--eval-every)")
+        return path
 
     def begun(self) -> "TrainConfig | None":
         """The configuration it was made with; None where it has not begun."""
@@ -166,9 +181,9 @@ class Run:
         if newest is not None and (newest / states.MODEL_FILE).exists():
             link_file(newest / states.MODEL_FILE, self.path / MODEL)
 
-    def log(self, epoch: int, tensorboard: bool) -> MetricsLog:
-        """The log of a session that goes on after `epoch`."""
-        return MetricsLog(self.path / METRICS, epoch, self.path / TENSORBOARD if tensorboard else None)
+    def log(self, epoch: int, boards: Iterable[str] = ()) -> MetricsLog:
+        """The log of a session that goes on after `epoch`; `boards` as in `runs.log`."""
+        return MetricsLog(self.path / METRICS, epoch, boards)
 
     def save_state(self, state: State, keep: int) -> None:
         """Make `state` the newest one, and delete all but the `keep` newest."""
@@ -187,10 +202,7 @@ class Run:
 
     def load_model(self, best: bool = False) -> Trained:
         """The trained network: with the newest weights, or the best evaluated ones. The file is read once."""
-        config = self.open(self.path).config()
-        path = self.path / (BEST if best else MODEL)
-        if best and not path.exists():
-            raise UserError(f"{self.path} has no {BEST}: it is kept where training evaluates (--eval-every)")
+        config, path = self.open(self.path).config(), self.weights(best)
         content = read_bytes(path)
         model = config.network.build()
         try:

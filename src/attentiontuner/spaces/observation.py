@@ -23,6 +23,9 @@ PartKind = Literal["grid", "image", "vector"]
 MINIGRID_SYMBOLS = (11, 6, 3)
 """Minigrid's cell: object kind, colour, state."""
 
+COLOURS = 4
+"""The most channels that one image has: red, green, blue and another."""
+
 Arrays: TypeAlias = "NDArray[Any] | Mapping[str, NDArray[Any]]"
 """Observations as people have them: one array `[n, …]`, or one for each named part."""
 
@@ -40,7 +43,8 @@ class Part:
     """One sensor.
 
     - `grid`: uint8 `[W, H, C]`, each channel c a symbol in `range(symbols[c])` (Minigrid: 7×7×3).
-    - `image`: uint8 `[H, W, C]`, row 0 at the top; not `upright`: `[W, H, C]`, indexed [x, y], as Memory Gym's.
+    - `image`: uint8 `[H, W, C]`, row 0 at the top; not `upright`: `[W, H, C]`, indexed [x, y], as Memory Gym's. What is
+      given may have its channels first, `[C, H, W]`, or be a stack of images, which become channels.
     - `vector`: float32 `[D]`. With `choices` it is made of whole numbers, one in `range(n)` for each n of `choices`, as
       ones among zeros.
     """
@@ -98,8 +102,8 @@ class Part:
             array = self._chosen(array)
         elif self.kind == "vector" and array.ndim and math.prod(array.shape[1:]) == self.shape[0]:
             array = array.reshape(len(array), -1)
-        elif self.kind == "image" and self.shape[2] == 1 and array.shape[1:] == self.shape[:2]:
-            array = array[..., None]
+        elif self.kind == "image":
+            array = _channels_last(array, self.shape)
         if array.shape[1:] != self.shape or not array.ndim:
             raise SpaceError(f"{array.dtype} of shape {array.shape[1:]}, not {self.dtype} of shape {self.shape}")
         array = self._typed(array)
@@ -308,8 +312,9 @@ class ObservationSpec:
 
     @classmethod
     def from_space(cls, space: Any) -> "ObservationSpec":
-        """What a Gymnasium space gives: bytes of two or three dimensions are images, other boxes vectors; `Discrete`,
-        `MultiDiscrete` and tuples of them become ones among zeros; of `Dict` and other tuples each entry is a part."""
+        """What a Gymnasium space gives: bytes of two or three dimensions are images (channels last or first), of four
+        stacks of them, other boxes vectors; `Discrete`, `MultiDiscrete` and tuples of them become ones among zeros; of
+        `Dict` and other tuples each entry is a part."""
         return cls(parts=dict(_entries(space, "")))
 
 
@@ -342,13 +347,39 @@ def _entries(space: Any, name: str) -> Iterator[tuple[str, Part]]:
     elif isinstance(space, spaces.Dict | spaces.Tuple):
         for key, entry in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
             yield from _entries(entry, f"{name}.{key}" if name else str(key))
-    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
-        yield name, Part("image", (*space.shape, 1)[:3])
+    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4):
+        yield name, Part("image", _image_shape(space.shape))
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         yield name, Part("vector", (math.prod(space.shape),))
     else:
         given = textwrap.shorten(str(space), 80)  # spaces print arrays, in lines
         raise UserError(f"observations of {given} cannot be learned from: make arrays of them in the task's wrap")
+
+
+def _image_shape(given: tuple[int, ...]) -> tuple[int, int, int]:
+    """`(H, W, C)` of images that are given as `[H, W]`, `[H, W, C]`, `[C, H, W]` or a stack of these. Channels come
+    first where they are at most half as many as the pixels of either side, and the last is too large for channels."""
+    if len(given) == 4:
+        height, width, channels = _image_shape(given[1:])
+        return height, width, given[0] * channels
+    first, second, last = (*given, 1)[:3]
+    if len(given) == 3 and last > COLOURS and 2 * first <= min(second, last):
+        return second, last, first
+    return first, second, last
+
+
+def _channels_last(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Images `[n, …]` as `[n, H, W, C]` where they are given in another order; as they are where it does not fit."""
+    given, sides, channels = images.shape[1:], shape[:2], shape[2]
+    if given == shape:
+        return images
+    if given == sides and channels == 1:
+        return images[..., None]
+    if len(given) == 4 and given[1:3] == sides and given[0] * given[3] == channels:  # [n, S, H, W, c]
+        return np.moveaxis(images, 1, 3).reshape(len(images), *shape)
+    if len(given) == 4 and given[2:] == sides and given[0] * given[1] == channels:  # [n, S, c, H, W]
+        images = images.reshape(len(images), channels, *sides)
+    return np.moveaxis(images, 1, 3) if images.shape[1:] == (channels, *sides) else images
 
 
 def _choices(space: Any) -> tuple[int, ...]:

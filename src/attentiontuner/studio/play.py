@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.seeds import EVALUATION_START, demonstration_seed
+from attentiontuner.core.seeds import EVALUATION_END, EVALUATION_START, demonstration_seed
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
 from attentiontuner.demos.store.reader import DemoStore
@@ -114,7 +114,8 @@ class Player:
             episode.frames.append(self.task.seen(observation))
             at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
             episode.terminated, episode.truncated = bool(terminated), bool(truncated) or at_the_end
-            episode.success = episode.ended and self.task.solved(float(reward), episode.terminated, info)
+            end = (float(reward), episode.terminated, info)
+            episode.success = episode.ended and self.task.solved(*end, sum(episode.rewards), len(episode.rewards))
             return self._state()
 
     def discard(self) -> dict[str, Any]:
@@ -182,7 +183,9 @@ class Player:
 
 
 def check_seed(seed: int) -> int:
-    """An environment seed of demonstrations: below the ones that belong to evaluation."""
-    if not 0 <= seed < EVALUATION_START:
-        raise UserError(f"seed {seed} is out of range: demonstrations use 0 to {EVALUATION_START - 1}")
+    """An environment seed of demonstrations: none of those that belong to evaluation."""
+    if seed < 0 or EVALUATION_START <= seed < EVALUATION_END:
+        raise UserError(
+            f"seed {seed} is out of range: demonstrations use 0 to {EVALUATION_START - 1}, and from {EVALUATION_END} on"
+        )
     return seed

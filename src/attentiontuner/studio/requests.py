@@ -10,7 +10,7 @@ from attentiontuner.studio import session
 from attentiontuner.studio.desk import Action
 
 MAX_PAIRS = 25_000
-Step = Annotated[int, Field(ge=0, lt=2**31)]
+Step = Annotated[int, Field(ge=0, lt=2**53)]
 PairBody = Annotated[tuple[Step, Step], Strict(False)]  # JSON knows no tuples; the steps themselves stay strict
 Pairs = Annotated[list[PairBody], Field(max_length=MAX_PAIRS)]
 
@@ -90,7 +90,7 @@ class TimeBody(Body):
 class StartBody(Body):
     """Begin an episode; without a seed, with the next one."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**53)] | None = None
 
 
 class StepBody(Body):

@@ -7,31 +7,48 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
+from attentiontuner.core.success import reported_success, with_totals
+from attentiontuner.core.wording import counted
 from attentiontuner.experts.expert import Expert
 from attentiontuner.spaces import ActionSpec, ObservationSpec, SpaceError
+from attentiontuner.tasks import environment
 
 Named = str | Callable[..., Any]
 """A callable, or its address as "package.module:name", looked up when it is first needed."""
 
 
-def reported_success(reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:
-    """Whether an episode that ended with this last step was solved: what `info` says under `success` or `is_success`;
-    else whether it terminated with a positive last reward."""
-    for key in ("success", "is_success"):
-        if key in info:
-            return bool(info[key])
-    return terminated and reward > 0
+class Recorded(Protocol):
+    """What a task must know of a data set (`demos.DemoStore`): `lengths` are the steps of its episodes."""
+
+    path: Path
+    lengths: NDArray[np.int64]
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def observation(self) -> ObservationSpec: ...
+
+    @property
+    def actions(self) -> ActionSpec: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task.
+    """One task. `Task.from_env` takes most of it from an environment, `Task.from_data` from a data set.
 
     Attributes:
         name: what commands call it (`hallway`).
@@ -39,11 +56,14 @@ class Task:
         env_id: Gymnasium id; None: there are only recordings. `register` names the module whose import registers it.
         observation: what one observation is, after `wrap`.
         actions: what one action is; the names of discrete actions, in order, are enough.
-        horizon: the most steps an episode can have under `settings`; a number, or a function of the settings.
+        horizon: the most steps an episode can have under `settings`; a number, or a function of the settings. None:
+            what the environment says.
         settings: keyword arguments of `gym.make`.
         wrap: function env → env that makes observations and actions what is promised here.
         expert: class called as `expert(env)` after each reset, see `experts.expert`; None where nobody wrote one.
-        success: function (last reward, terminated, last info) → bool.
+        success: function (last reward, terminated, last info) → bool, such as `ReturnAtLeast(475)` or
+            `LengthAtLeast(500)`; the sum of all rewards is `info["episode"]["r"]`, the number of steps
+            `info["episode"]["l"]`.
         keys: browser key names → action, for playing by hand.
         needs: (module, command that installs it) where the environment's package is not a dependency.
         demonstrations: how many the paper (or its owner) trains on.
@@ -56,7 +76,7 @@ class Task:
     env_id: str | None = None
     observation: ObservationSpec
     actions: ActionSpec
-    horizon: int | Callable[[Mapping[str, Any]], int]
+    horizon: int | Callable[[Mapping[str, Any]], int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     register: str | None = None
     wrap: Named | None = None
@@ -71,9 +91,84 @@ class Task:
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions))
 
-    @property
+    @classmethod
+    def from_env(cls, env_id: str, **fields: Any) -> "Task":
+        """A task of an environment, which is made once and asked what it does not leave to be said.
+
+        Of the environment are the observation, the actions (with their names, where it has some), the horizon (under
+        any settings), and, where Gymnasium knows a reward threshold and `info` says nothing, from which sum of rewards
+        on an episode is solved. The task is called as the environment, in small letters and without its version. Of
+        Minigrid's observations it sees the symbolic view alone, unless there is a `wrap`.
+
+        Args:
+            env_id: Gymnasium id; `module:id` where importing that module makes it known.
+            fields: whatever else `Task` has, and what shall differ: name, expert, settings, wrap, success, …
+        """
+        module, _, env_id = env_id.rpartition(":")
+        title = environment.name_of_id(env_id)
+        nothing_yet: dict[str, Any] = {"observation": ObservationSpec("vector", (1,)), "actions": 1}
+        known = {"register": module or environment.registering_module(env_id), "name": title.lower(), "title": title}
+        task = cls(env_id=env_id, **{**nothing_yet, **known, **fields})
+        env = task.make_env()
+        if task.wrap is None and environment.is_minigrid(env):
+            task = replace(task, wrap=environment.SYMBOLIC_VIEW)
+            env = resolve(environment.SYMBOLIC_VIEW)(env)
+        try:
+            found: dict[str, Any] = {}
+            if "observation" not in fields:
+                found["observation"] = environment.observation_of(env)
+            if "actions" not in fields:
+                found["actions"] = environment.actions_of(env)
+            if "success" not in fields and (threshold := environment.reward_threshold(env)) is not None:
+                found["success"] = partial(reported_success, threshold=threshold)
+        except UserError as error:
+            raise UserError(f"task {task.name!r}, environment {env_id!r}: {error}") from error
+        finally:
+            env.close()
+        task = replace(task, **found)
+        if task.max_steps < 1:
+            raise UserError(f"task {task.name!r}: its horizon is {task.max_steps}: give at least 1")
+        return task
+
+    @classmethod
+    def from_data(cls, data: Recorded) -> "Task":
+        """The task of a data set: the one registered under its name, with its settings, if the two fit each other; else
+        what the data set itself knows, which can be trained on but has no environment to play."""
+        longest = int(data.lengths.max(initial=1))
+        if data.task not in all_tasks():
+            return cls(
+                name=data.task,
+                title=data.task,
+                observation=data.observation,
+                actions=data.actions,
+                settings=data.settings,
+                horizon=longest,
+            )
+        task = get_task(data.task, data.settings)
+        named = data.actions.names and task.actions.names
+        if data.actions != task.actions or (named and data.actions.names != task.actions.names):
+            there, wanted = (", ".join(spec.names) or str(spec) for spec in (data.actions, task.actions))
+            raise UserError(f"{data.path} has the actions {there}, task {task.name!r} has {wanted}")
+        if longest > task.max_steps:
+            raise UserError(
+                f"{data.path} has an episode of {counted(longest, 'step')}, task {task.name!r} a horizon of "
+                f"{task.max_steps}: raise the task's horizon"
+            )
+        return task
+
+    @cached_property
     def max_steps(self) -> int:
         """The horizon under the present settings, in steps."""
+        if self.horizon is None:
+            env = self.make_env()
+            env.close()
+            longest = environment.longest_episode(env)
+            if longest is None:
+                raise UserError(
+                    f"task {self.name!r}: its environment does not say how long an episode can be: give horizon=, or "
+                    "max_episode_steps= when registering it with Gymnasium"
+                )
+            return longest
         if not callable(self.horizon):
             return self.horizon
         try:
@@ -105,7 +200,7 @@ class Task:
             if self.register is not None:
                 importlib.import_module(self.register)
             env = gym.make(self.env_id, disable_env_checker=True, **options)
-        except gym.error.NameNotFound as error:
+        except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
             raise UserError(
                 f"task {self.name!r}: Gymnasium does not know {self.env_id!r} ({error}); call gymnasium.register in "
                 "the file that registers the task, or name the module that does so in Task(register=...)"
@@ -151,9 +246,10 @@ class Task:
         expert: Expert = resolve(self.expert)(env)
         return expert
 
-    def solved(self, reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:
-        """Whether the episode that ended with this last step was solved."""
-        return bool(resolve(self.success)(reward, terminated, info))
+    def solved(self, reward: float, terminated: bool, info: Mapping[str, Any], total: float, steps: int) -> bool:
+        """Whether the episode of so many `steps` was solved that ended with this last step; `total` is the sum of its
+        rewards."""
+        return bool(resolve(self.success)(reward, terminated, with_totals(info, total, steps)))
 
 
 def resolve(named: Named) -> Callable[..., Any]:

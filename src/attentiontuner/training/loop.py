@@ -3,7 +3,7 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -74,9 +74,9 @@ class TrainLoop:
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
-    def go(self, evaluate: Evaluate | None, deadline: float | None, tensorboard: bool = False) -> bool:
+    def go(self, evaluate: Evaluate | None, deadline: float | None, boards: Iterable[str] = ()) -> bool:
         """Train until the last epoch (True) or until the deadline, in `time.monotonic()` seconds (False)."""
-        log = self.run.log(self.epoch, tensorboard) if self.team.first else None
+        log = self.run.log(self.epoch, boards) if self.team.first else None
         self.metrics = log.epochs if log is not None else []
         done = min(self.batch * self.config.batch_size, len(self.source))
         remaining = (self.config.epochs - self.epoch) * len(self.source) - done

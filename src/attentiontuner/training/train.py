@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from attentiontuner.demos.store.reader import EXPERT, DemoStore
 from attentiontuner.methods.method import DataFacts
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.devices import choose_device, choose_precision, frame_limit, processes
+from attentiontuner.runs.log import checked_boards
 from attentiontuner.runs.run import Run
 from attentiontuner.training.loop import Evaluate, TrainLoop
 
@@ -54,7 +56,7 @@ def train(
     evaluate: Evaluate | None = None,
     device: str | None = None,
     budget_seconds: float | None = None,
-    tensorboard: bool = False,
+    log: Sequence[str] = (),
 ) -> TrainResult:
     """Train in the run folder `out`, or go on with the run there.
 
@@ -66,11 +68,12 @@ def train(
         evaluate: model → success rate in [0, 1], called every `config.eval_every` epochs.
         device: `cpu`, `cuda`, `cuda:1`; by default a GPU where there is one.
         budget_seconds: save and return after this time.
-        tensorboard: also write TensorBoard's files.
+        log: where the metrics are shown too: `tensorboard`, `wandb`.
 
     SIGINT and SIGTERM save the run and raise `Interrupted`.
     """
     started, run = time.monotonic(), Run(Path(out))
+    checked_boards(log)
     place, config = choose_device(device), run.as_begun(config)
     _check_data(config, data, "--data")
     if test_data is not None:
@@ -106,7 +109,7 @@ def train(
             print(_what(data, config, labels, len(test_episodes)), file=sys.stderr, flush=True)
         loop = TrainLoop(config, model, run, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
-        finished = loop.go(evaluate, deadline, tensorboard)
+        finished = loop.go(evaluate, deadline, log)
         return TrainResult(run.path, loop.metrics, loop.seconds, finished)
 
 

@@ -38,8 +38,8 @@ def draw_observations(spec: ObservationSpec, observations: Arrays, tile: int = 1
     """`[N, …]` observations as uint8 `[N, H, W, 3]`.
 
     Grids are drawn as the agent's view, the agent at the bottom looking up; images upright, in the middle of a square,
-    enlarged by a whole number; vectors as bars about a zero line, all N on one scale. Several parts stand side by side,
-    row after row, in one square.
+    made larger or smaller by a whole number; vectors as bars about a zero line, all N on one scale. Several parts stand
+    side by side, row after row, in one square.
     """
     if not isinstance(observations, Mapping):
         return _draw_part(spec.parts[0][1], observations, tile)
@@ -65,18 +65,32 @@ def _draw_part(part: Part, frames: NDArray[Any], tile: int) -> NDArray[np.uint8]
         return _draw_grids(part, np.asarray(frames, np.uint8), tile)
     if part.kind == "image":
         scale = max(1, CELLS * tile // max(part.shape[:2]))
-        images = _coloured(np.asarray(frames, np.uint8))
+        images = _smaller(_coloured(np.asarray(frames, np.uint8)), max(part.shape[:2]) // (CELLS * tile))
         upright = images if part.upright else images.transpose(0, 2, 1, 3)
         return _squared(upright.repeat(scale, axis=1).repeat(scale, axis=2))
     return _draw_vectors(np.asarray(frames, np.float64), CELLS * tile)
 
 
 def _coloured(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`[N, H, W, C]` as RGB: one channel is gray, of others the first three are red, green and blue."""
+    """`[N, H, W, C]` as RGB: one channel is gray, of others the first three are red, green and blue; of a stack of
+    colour images the last is shown."""
     channels = images.shape[3]
     if channels == 1:
         return images.repeat(3, axis=3)
+    if channels % 3 == 0:
+        return images[..., -3:]
     return np.pad(images[..., :3], ((0, 0),) * 3 + ((0, max(0, 3 - channels)),))
+
+
+def _smaller(images: NDArray[np.uint8], times: int) -> NDArray[np.uint8]:
+    """Images `[N, H, W, 3]` with the mean of so many × so many pixels in the place of one; what is over is cut off."""
+    times = min(times, *images.shape[1:3])
+    if times <= 1:
+        return images
+    height, width = (side // times for side in images.shape[1:3])
+    blocks = images[:, : height * times, : width * times].reshape(len(images), height, times, width, times, 3)
+    means: NDArray[np.uint8] = blocks.mean(axis=(2, 4)).round().astype(np.uint8)
+    return means
 
 
 def _squared(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:

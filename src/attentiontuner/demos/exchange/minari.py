@@ -5,6 +5,7 @@ the last observation is repeated there, on the way in it is dropped.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.success import SuccessRule, recorded_success, with_totals
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pair_text import format_pairs, parse_pairs
@@ -129,13 +131,15 @@ def from_minari(
     settings: Mapping[str, Any] | None = None,
     observation: ObservationSpec | None = None,
     actions: ActionSpec | Sequence[str] | None = None,
+    success: SuccessRule | None = None,
     annotator: str = "minari",
 ) -> DemoStore:
     """Write a Minari data set (or the local one of that id) to the new folder `path` and open it.
 
-    What `to_minari` wrote says itself what it is; for any other, give `task`, and `observation` and `actions` (or their
-    names) where its spaces do not say enough. There an episode counts as solved if it terminated with a positive last
-    reward, and is not annotated.
+    What `to_minari` wrote says itself what it is. Any other is called as its environment, else by its id, unless `task`
+    is given; `observation` and `actions` (or their names) are those of its spaces, unless given. Its episodes are not
+    annotated. Which of them were solved says `success`, such as `ReturnAtLeast(475)`; without it what their infos say,
+    the environment's reward threshold, or how they ended (`core.success.recorded_success`).
     """
     minari = _minari()
     if isinstance(dataset, str):
@@ -144,9 +148,8 @@ def from_minari(
         except (FileNotFoundError, ValueError) as error:
             raise UserError(f"Minari data set {dataset!r}: {error}") from error
     head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
-    task = task or head.get("task")
-    if task is None:
-        raise UserError(f"Minari data set {dataset.id!r} does not say what it is: give task")
+    environment = _environment(dataset)
+    task = task or head.get("task") or _name(dataset.id, environment)
     if observation is None:
         said = head.get("observation")
         spaces = dataset.observation_space
@@ -164,9 +167,10 @@ def from_minari(
         actions=actions,
         seed=None,
     )
+    threshold = None if environment is None else environment.reward_threshold
     waiting: list[Demonstration] = []
     for episode in dataset.iterate_episodes():
-        waiting.append(_demonstration(dataset, episode, observation))
+        waiting.append(_demonstration(dataset, episode, observation, success, threshold))
         if len(waiting) == writer.manifest.shard_episodes:
             writer.append(waiting, annotator)
             waiting = []
@@ -174,12 +178,38 @@ def from_minari(
     return DemoStore.open(path)
 
 
-def _demonstration(dataset: Any, episode: Any, observation: ObservationSpec) -> Demonstration:
+def _environment(dataset: Any) -> Any:
+    """The Gymnasium specification of the environment it was recorded in; None where it does not say."""
+    return getattr(dataset, "env_spec", None)
+
+
+def _name(dataset_id: str, environment: Any) -> str:
+    """What a data set's task is called, as `Task.from_env` calls it: `CartPole-v1` → `cartpole`."""
+    known = dataset_id.replace("/", "-") if environment is None else environment.id.rpartition("/")[2]
+    return re.sub(r"-v\d+$", "", known).lower()
+
+
+def _last_info(episode: Any) -> dict[str, Any]:
+    """What the infos of an episode say of success at its last step."""
+    infos = getattr(episode, "infos", None) or {}
+    return {key: infos[key][-1] for key in ("success", "is_success") if len(infos.get(key, ()))}
+
+
+def _solved(episode: Any, success: SuccessRule | None, threshold: float | None) -> bool:
+    rewards, terminated = np.asarray(episode.rewards, float).tolist(), bool(episode.terminations[-1])
+    if success is None:
+        return recorded_success(rewards, terminated, _last_info(episode), threshold)
+    return bool(success(rewards[-1], terminated, with_totals(_last_info(episode), sum(rewards), len(rewards))))
+
+
+def _demonstration(
+    dataset: Any, episode: Any, observation: ObservationSpec, success: SuccessRule | None, threshold: float | None
+) -> Demonstration:
     metadata = next(iter(dataset.storage.get_episode_metadata([episode.id])))
     said = json.loads(metadata.get(KEY, "{}"))
     length, pairs = len(episode.rewards), said.get("pairs")
     seed = said.get("seed", metadata.get("seed"))
-    terminated = bool(episode.terminations[-1])
+    own = said.get("success") if success is None else None
     try:
         seen = observation.decode(observation.encode(episode.observations)[:length])
     except SpaceError as error:
@@ -189,10 +219,10 @@ def _demonstration(dataset: Any, episode: Any, observation: ObservationSpec) -> 
         observations=seen,
         actions=episode.actions,
         rewards=episode.rewards,
-        terminated=terminated,
+        terminated=bool(episode.terminations[-1]),
         truncated=bool(episode.truncations[-1]),
         seed=int(seed) if isinstance(seed, int | np.integer) else 0,
-        success=bool(said.get("success", terminated and episode.rewards[-1] > 0)),
+        success=_solved(episode, success, threshold) if own is None else bool(own),
         pairs=None if pairs is None else parse_pairs(pairs, length, episode.id),
         episode=int(episode.id),
     )

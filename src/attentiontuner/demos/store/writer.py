@@ -54,9 +54,9 @@ class DemoWriter:
         path: Path | str,
         *,
         task: str,
-        settings: Mapping[str, Any],
         observation: ObservationSpec,
         actions: ActionSpec | Sequence[str],
+        settings: Mapping[str, Any] | None = None,
         seed: int | None = None,
         episodes: int = 0,
         shard_episodes: int | None = None,
@@ -67,7 +67,7 @@ class DemoWriter:
         self.path = Path(path)
         wanted = Manifest(
             task=task,
-            settings=plain_settings(settings),
+            settings=plain_settings(settings or {}),
             observation=observation,
             actions=ActionSpec.of(actions),
             seed=seed,

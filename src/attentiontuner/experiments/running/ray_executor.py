@@ -53,10 +53,8 @@ def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
 
 def connect() -> Any:
     """Ray, connected to the cluster at RAY_ADDRESS or to a new local one."""
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--executor ray needs a package: pip install 'attentiontuner[ray]'") from None
+    import ray
+
     if not ray.is_initialized():
         try:
             ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, configure_logging=False)

@@ -66,8 +66,6 @@ def make_plan(
     keep_runs: bool = False,
 ) -> Plan:
     """The plan of a recipe; nothing is read or written yet."""
-    if jobs < 1:
-        raise UserError(f"--jobs {jobs}: give at least 1")
     if keep_runs and executor != "local":
         raise UserError(f"--keep-runs: --executor {executor} brings back records alone; leave one of the two out")
     chosen = get_recipe(recipe)
