@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.data.tokens import expert_matrices
+from attentiontuner.data.tokens import expert_of_heads
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.losses import LOG_FLOOR, memory_cross_entropy
 from attentiontuner.models import kernels
@@ -252,7 +252,7 @@ def memory_sums(projected: Tensor, batch: Batch, expert: Tensor) -> tuple[Tensor
 def test_the_memory_loss_has_all_digits() -> None:
     """Weights close to 1 where there should be none, equal scores, a single key: against PyTorch's own gradients."""
     batch = DemoData(packed_demos(IMAGE, [40, 1, 5], 4), DEVICE).batch(np.array([0, 1, 2]))
-    expert = expert_matrices(batch, 1, True, False)[0] & (torch.rand(3, 80, 80, device=DEVICE) < 0.5)
+    expert = expert_of_heads(batch, 1, True, False)[0] & (torch.rand(3, 80, 80, device=DEVICE) < 0.5)
     for size in (1.0, 3.0, 7.0):
         projected = (there(2 * 46, 3, 2, 24) * size).detach()
         projected[82:, 1, 1] = projected[82, 1, 1]
@@ -272,7 +272,7 @@ def test_scores_computed_again_may_differ_in_their_last_digit(monkeypatch: pytes
     projected[20, 1, 1] = projected[10, 1, 1]
     projected[20, 1, 1, 0] *= 1 + 2**-7  # nearly equal ones
     mine, line = memory_sums(
-        projected.requires_grad_(), batch, torch.zeros_like(expert_matrices(batch, 1, True, False)[0])
+        projected.requires_grad_(), batch, torch.zeros_like(expert_of_heads(batch, 1, True, False)[0])
     )
     launch = fused._MemorySum._launch
 
