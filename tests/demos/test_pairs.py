@@ -125,6 +125,9 @@ def test_merging_by_example():
     assert anna.merge(nothing, rule="all") == nothing.merge(absent) == nothing
     assert anna.merge(absent, rule="all") == anna
     assert absent.merge(absent) == absent
+    # Two intervals of one middle and one width: the same is kept whoever is asked first.
+    early, late = said((0, 0, 1, 8, 1, 1.0)), said((0, 1, 1, 7, 1, 1.0))
+    assert early.merge(late) == late.merge(early) == early
     with pytest.raises(UserError, match="no rule 'most': merge by union, majority, all"):
         anna.merge(bob, rule="most")
     with pytest.raises(UserError, match="their lengths differ"):

@@ -18,6 +18,7 @@ from attentiontuner.models.recall import (
     RecallConfig,
     RecallTransformer,
     settle,
+    turned,
 )
 from tests.methods.configs import loss_of
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, VECTOR, packed_demos
@@ -188,6 +189,16 @@ def test_tokens_do_not_know_their_time():
     model, _ = small(GRID)
     seen, last, begins = torch.randn(2, 16), torch.tensor([1, 1]), torch.tensor([False, False])
     torch.testing.assert_close(*(model.tokens(seen, last, begins, torch.tensor([t, t])) for t in (1, 99)))
+
+
+def test_a_product_of_turned_vectors_knows_only_how_far_apart_they_are():
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, 2, 3, 8, generator=generator).expand(40, -1, -1, -1) for _ in range(2))
+    time = torch.arange(40.0)
+    early, late = ((turned(query, time + 7 + start) * turned(key, time + start)).sum(-1) for start in (0, 100))
+    torch.testing.assert_close(early, late, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(early[:1].expand_as(early), early, rtol=1e-3, atol=1e-4)
+    assert (early[0] - (query * key)[0].sum(-1)).abs().min() > 0.1
 
 
 @pytest.mark.parametrize("teacher", [0.0, 1.0])

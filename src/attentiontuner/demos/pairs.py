@@ -193,7 +193,8 @@ class PairTable:
         Annotated is what one of them has annotated, and only those who have annotated an episode are asked about it.
         `union` keeps what one of them has, `majority` what more than half have, `all` what all have. So many must also
         agree on how often and how much a pair counts: with `union` it counts as where it counts most, with `all` as
-        where it counts least. Pairs are the same where their middles are; the narrowest of their intervals is kept.
+        where it counts least. Pairs are the same where their middles are; the narrowest of their intervals is kept, of
+        several the one that begins and ends first.
         """
         check_rule(rule)
         tables = (self, *others)
@@ -213,7 +214,7 @@ class PairTable:
             columns = _together(tables)
             middles = {**columns, **{end: (columns[end] + columns[f"{end}_last"]) // 2 for end in ("p", "q")}}
             width = columns["p_last"] - columns["p"] + columns["q_last"] - columns["q"]
-            order, starts, _ = _same_steps(middles, columns["q"], columns["p"], width)
+            order, starts, _ = _same_steps(middles, columns["p_last"], columns["q"], columns["p"], width)
         steps = {name: columns[name][order][starts][kept] for name in ("episode", "p", "q", "p_last", "q_last")}
         return PairTable(self.lengths, asked > 0, **steps, **counts)
 

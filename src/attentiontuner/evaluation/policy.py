@@ -1,14 +1,14 @@
 """A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import SELECTION_SEED
@@ -16,8 +16,9 @@ from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH
+from attentiontuner.evaluation.step_function import StepFunction, StepInputs, map_leaves
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.network import Network, NetworkConfig
+from attentiontuner.models.network import Network
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.spaces import SpaceError
@@ -87,8 +88,8 @@ class ModelPolicy:
             actions = self.model.config.actions
             self._cache = self.model.start(n, self.max_steps)
             self._here, self._there = (
-                _Inputs.of(n, self.model.config, None),
-                _Inputs.of(n, self.model.config, self.device),
+                StepInputs.of(n, self.model.config, None),
+                StepInputs.of(n, self.model.config, self.device),
             )
             self._last = np.zeros((n, *actions.shape), actions.dtype)
             self._graph: torch.cuda.CUDAGraph | None = None
@@ -115,7 +116,7 @@ class ModelPolicy:
         if self.device.type == "cuda":
             return False
         chosen = torch.from_numpy(rows)
-        cache = _map_leaves(self._cache, lambda tensor: tensor[chosen])
+        cache = map_leaves(self._cache, lambda tensor: tensor[chosen])
         kept = self._last[rows], self._begins[rows], self._time[rows]
         distribution = None if self._distribution is None else self._distribution[chosen]
         weights = {head: weight[rows] for head, weight in self.weights.items()}
@@ -191,7 +192,7 @@ class ModelPolicy:
             raise UserError(f"the policy was reset for {counted(self._rows or 0, 'row')}, these are actions of {given}")
         self._last[...] = encoded
 
-    def step_function(self) -> "StepFunction":
+    def step_function(self) -> StepFunction:
         """One step as a function of tensors alone, for `torch.export` and programs without this class."""
         return StepFunction(self.model, self.max_steps)
 
@@ -251,69 +252,6 @@ class ModelPolicy:
             self._think()
 
 
-class StepFunction(nn.Module):
-    """One step of n episodes as a function of tensors alone: all it remembers goes in and comes out as the cache.
-
-    `step(cache, observations, last_actions, begins)` gives the action distributions `[n, P]` (of discrete actions their
-    logits) and the cache of the next step; what was given is not changed. Unlike `ModelPolicy.act` it checks the shapes
-    and types of observations, not their values. Episodes have at most `max_steps` steps.
-    """
-
-    def __init__(self, model: Network, max_steps: int) -> None:
-        super().__init__()
-        self.model, self.max_steps = model, max_steps
-        self._form = _map_leaves(model.start(1, 1), lambda _: None)
-
-    def inputs(self, n: int) -> tuple[list[Tensor], Tensor | dict[str, Tensor], Tensor, Tensor]:
-        """What the first step of n episodes takes, with observations of zeros."""
-        config = self.model.config
-        device = next(self.model.parameters()).device
-        decoded = config.observation.decode(np.zeros((n, config.observation.nbytes), np.uint8))
-        seen: Tensor | dict[str, Tensor]
-        if isinstance(decoded, Mapping):
-            seen = {name: torch.from_numpy(rows).to(device) for name, rows in decoded.items()}
-        else:
-            seen = torch.from_numpy(decoded).to(device)
-        _, last_actions, begins = _Inputs.of(n, config, device)
-        return _tensors(self.model.start(n, self.max_steps)), seen, last_actions, ~begins
-
-    @torch.no_grad()
-    def forward(
-        self,
-        cache: list[Tensor],
-        observations: Tensor | dict[str, Tensor],
-        last_actions: Tensor,
-        begins: Tensor,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """One step.
-
-        Args:
-            cache: what the step before gave, or `inputs`.
-            observations: `[n, …]` uint8 or float32, of several parts a dictionary of them.
-            last_actions: `[n, …]`, those of the step before; they mean nothing in rows that begin.
-            begins: bool `[n]`, the rows whose episode begins.
-        """
-        own = iter([tensor.clone() for tensor in cache])
-        past = _map_leaves(self._form, lambda _: next(own))
-        distribution, _ = self.model.step(past, self._bytes(observations), last_actions, begins)
-        return distribution, _tensors(past)
-
-    def _bytes(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
-        """Observations as a network takes them, `[n, nbytes]`."""
-        spec = self.model.config.observation
-        given = {"": observations} if isinstance(observations, Tensor) else observations
-        if set(given) != {name for name, _ in spec.parts}:
-            raise UserError(f"observations are {spec}: give a tensor, or of named parts a dictionary of tensors")
-        parts = []
-        for name, part in spec.parts:
-            values, wanted = given[name], f"torch.{part.dtype}"
-            if str(values.dtype) != wanted or tuple(values.shape[1:]) != part.shape:
-                there = f"{values.dtype} of shape {tuple(values.shape)}"
-                raise UserError(f"observations {name}".strip() + f": {there}, not {wanted} of shape (n, *{part.shape})")
-            parts.append(values.contiguous().view(torch.uint8).flatten(1))
-        return torch.cat(parts, 1)
-
-
 def _check_sampling(sample: bool, temperature: float, generator: torch.Generator | None) -> None:
     """Refuse what actions cannot be drawn with."""
     if not sample and (temperature != 1 or generator is not None):
@@ -322,42 +260,6 @@ def _check_sampling(sample: bool, temperature: float, generator: torch.Generator
         raise UserError(f"act: temperature {temperature} is not a number above 0; the likeliest action is sample=False")
     if generator is not None and (not isinstance(generator, torch.Generator) or generator.device.type != "cpu"):
         raise UserError("act: generator: give one of the CPU, such as torch.Generator().manual_seed(0)")
-
-
-class _Inputs(NamedTuple):
-    """What a step reads: observations `[n, bytes]`, the actions before them `[n, …]`, and which rows begin `[n]`."""
-
-    observations: Tensor
-    last_actions: Tensor
-    begins: Tensor
-
-    @classmethod
-    def of(cls, n: int, config: NetworkConfig, device: torch.device | None) -> "_Inputs":
-        """Zeros on a device; None: on the host, where a GPU can fetch them."""
-        actions = torch.zeros((n, *config.actions.shape), dtype=getattr(torch, config.actions.dtype.name))
-        inputs = (
-            torch.zeros(n, config.observation.nbytes, dtype=torch.uint8),
-            actions,
-            torch.zeros(n, dtype=torch.bool),
-        )
-        if device is None and torch.cuda.is_available():
-            return cls(*(tensor.pin_memory() for tensor in inputs))
-        return cls(*(tensor.to(device or "cpu") for tensor in inputs))
-
-
-def _map_leaves(cache: Any, change: Callable[[Any], Any]) -> Any:
-    """The same cache with what stands in its tuples and lists changed: tensors `[rows, …]`."""
-    if not isinstance(cache, list | tuple):
-        return change(cache)
-    parts = [_map_leaves(part, change) for part in cache]
-    return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
-
-
-def _tensors(cache: Any) -> list[Tensor]:
-    """The tensors of a cache, in order."""
-    if isinstance(cache, Tensor):
-        return [cache]
-    return [tensor for part in cache for tensor in _tensors(part)]
 
 
 def load_policy(
