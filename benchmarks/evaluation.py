@@ -19,7 +19,8 @@ from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import rollout
-from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
+from attentiontuner.models.transformer import Transformer
 from attentiontuner.tasks.task import Task, get_task
 from benchmarks import Row
 

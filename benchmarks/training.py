@@ -24,7 +24,7 @@ from attentiontuner.data.dataset import DemoData, epoch_batches
 from attentiontuner.data.tokens import expert_matrix
 from attentiontuner.demos import DemoStore, PackedDemos
 from attentiontuner.losses import memory_loss
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS

@@ -31,7 +31,10 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["experiments"] = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
-TORCH_STARTS_AT = {"data", "models", "losses", "methods", "training", "experiments", "evaluation"}
+TORCH_STARTS_AT = {"data", "models", "losses", "training", "experiments", "evaluation"}
+CHOOSING = {"models.sizes", "models.heads", "training.demonstrations", "experiments.running.reproduce"}
+"""What chooses and checks before anything is computed: quick too, so that a mistake is told at once."""
+
 OUTSIDE = {"__init__.py", "__main__.py"}
 
 
@@ -116,12 +119,12 @@ def test_no_two_files_share_a_name():
 
 
 def test_what_needs_no_torch_imports_none():
-    """Importing the package, its data, tasks, run folders and studio is quick and works where torch is missing."""
+    """Importing the package, its data, tasks, methods, runs and studio is quick and works where torch is missing."""
     modules = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in files()}
     quick = [name for name in modules if name.split(".")[0] not in TORCH_STARTS_AT and "__init__" not in name]
     needs = {"runs.devices"}  # of torch itself
     code = "import sys, attentiontuner; "
-    code += "".join(f"import attentiontuner.{name}; " for name in sorted(set(quick) - needs))
+    code += "".join(f"import attentiontuner.{name}; " for name in sorted({*quick, *CHOOSING} - needs))
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -44,7 +44,7 @@ _HOMES = {
     "register_method": "attentiontuner.methods",
     "TrainConfig": "attentiontuner.runs.config",
     "paper_config": "attentiontuner.runs.config",
-    "facts_of": "attentiontuner.training.train",
+    "facts_of": "attentiontuner.methods",
     "train": "attentiontuner.training.train",
     "load_policy": "attentiontuner.evaluation.policy",
     "evaluate": "attentiontuner.evaluation.evaluate",
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from attentiontuner.losses import memory_loss as memory_loss
     from attentiontuner.losses import memory_loss_from_scores as memory_loss_from_scores
     from attentiontuner.methods import Method as Method
+    from attentiontuner.methods import facts_of as facts_of
     from attentiontuner.methods import register_method as register_method
     from attentiontuner.runs.config import TrainConfig as TrainConfig
     from attentiontuner.runs.config import paper_config as paper_config
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task
-    from attentiontuner.training.train import facts_of as facts_of
     from attentiontuner.training.train import train as train
 
 

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 
 import attentiontuner as at
-from attentiontuner.models.recall import BEFORE
+from attentiontuner.models.sizes import BEFORE
 from tests.compat.files import sha256
 
 FILE = Path(__file__).parent / "golden.json"
 NETWORK = {"d_model": 32, "feedforward": 64}
 OLD_RECALL = {"batch_size": 32, "weight_decay": 0.0}
-"""What the recipe of recall heads was then, where it is another now; their networks were `models.recall.BEFORE`."""
+"""What the recipe of recall heads was then, where it is another now; their networks were `models.sizes.BEFORE`."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import torch
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.models.recall import RecallConfig
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import RecallConfig, TransformerConfig
 from attentiontuner.spaces import ActionSpec
 from tests.models.test_transformer import EVERY_KIND, GRID, PARTS, VECTOR, packed_demos
 

@@ -14,7 +14,8 @@ from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.experts.expert import Decision
 from attentiontuner.models import Head
-from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
+from attentiontuner.models.transformer import Transformer
 from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.tasks.task import get_task

@@ -15,8 +15,8 @@ from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.recall import RECALL_HEAD, RecallConfig
-from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig, TransformerConfig
+from attentiontuner.models.transformer import Transformer
 from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.tasks.task import get_task

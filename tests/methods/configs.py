@@ -2,8 +2,8 @@
 
 from attentiontuner.data.batch import Batch
 from attentiontuner.losses import Loss
-from attentiontuner.models.network import NetworkConfig, Output
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.network import Output
+from attentiontuner.models.sizes import NetworkConfig, TransformerConfig
 from attentiontuner.runs.config import TrainConfig
 from tests.models.test_transformer import GRID
 

@@ -12,8 +12,7 @@ from attentiontuner.experiments.running import reproduce
 from attentiontuner.experiments.running.jobs import Job, work_run
 from attentiontuner.methods import method as methods
 from attentiontuner.models.heads import Head
-from attentiontuner.models.network import NetworkConfig
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import NetworkConfig, TransformerConfig
 
 
 class Terse(Method):

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.actions import action_head
-from attentiontuner.models.recall import RecallConfig
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import RecallConfig, TransformerConfig
 from attentiontuner.spaces import ActionSpec
 from tests.models.test_transformer import VECTOR, packed_demos
 

@@ -7,9 +7,8 @@ from torch.nn import functional as F
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.embedders import CellKinds, decode, images_for, observation_embedding, split_parts
-from attentiontuner.models.recall import RecallConfig
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.embedders import CellKinds, decode, observation_embedding, split_parts
+from attentiontuner.models.sizes import RecallConfig, TransformerConfig, images_for
 from attentiontuner.spaces.observation import ObservationSpec, Part
 from tests.models.test_transformer import (
     EVERY_KIND,

@@ -21,7 +21,7 @@ from attentiontuner.models import kernels
 from attentiontuner.models.attention import Watched
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import blocks_of_weight, fused, images
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
 from tests.methods.configs import loss_of
 from tests.models.test_transformer import GRID, IMAGE, packed_demos
 

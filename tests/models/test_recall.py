@@ -9,17 +9,8 @@ import torch
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.network import Output
-from attentiontuner.models.recall import (
-    BEFORE,
-    GONE,
-    MOST,
-    NEVER,
-    RECALL_HEAD,
-    RecallConfig,
-    RecallTransformer,
-    settle,
-    turned,
-)
+from attentiontuner.models.recall import MOST, NEVER, RecallTransformer, settle, turned
+from attentiontuner.models.sizes import BEFORE, GONE, RECALL_HEAD, RecallConfig
 from tests.methods.configs import loss_of
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, VECTOR, packed_demos
 

@@ -10,7 +10,8 @@ from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.transformer import Transformer, TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
+from attentiontuner.models.transformer import Transformer
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec, Part
 
 GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)

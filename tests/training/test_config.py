@@ -8,7 +8,7 @@ import pytest
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.models.heads import Head
-from attentiontuner.models.recall import RecallConfig
+from attentiontuner.models.sizes import RecallConfig
 from attentiontuner.runs.config import TrainConfig, first_difference, paper_config
 from attentiontuner.tasks.task import get_task
 from tests.training.toys import toy_config

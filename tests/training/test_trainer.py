@@ -16,7 +16,7 @@ from attentiontuner.core.signals import Interrupted
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.methods import get_method
-from attentiontuner.models.transformer import TransformerConfig
+from attentiontuner.models.sizes import TransformerConfig
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run
 from attentiontuner.spaces import ActionSpec

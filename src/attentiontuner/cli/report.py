@@ -23,15 +23,16 @@ def report(
         times: data sets that people played and annotated: the time they took, in place of the paper's.
         pages: also replace the tables in these Markdown files, each between its two marker lines.
     """
+    from attentiontuner.experiments.planning.scales import get_scale
+
     if not records.is_dir():
         raise UserError(f"--records {records}: there is no such folder; give the one that `reproduce` wrote to")
     for page in pages:
         if not page.is_file():
             raise UserError(f"--pages {page}: there is no such file")
-    from attentiontuner.experiments.planning.scales import get_scale
+    if scale:
+        get_scale(scale)
     from attentiontuner.experiments.reporting.report import build_report
     from attentiontuner.experiments.reporting.value import studio_times
 
-    if scale:
-        get_scale(scale)
     print(build_report(records, out or records, films, scale=scale or None, times=studio_times(times), pages=pages))

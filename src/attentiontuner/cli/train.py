@@ -76,6 +76,10 @@ def train(
         budget: save and stop after this time, such as 90s, 9m or 2h.
     """
     from attentiontuner.demos import DemoStore
+    from attentiontuner.methods import facts_of
+    from attentiontuner.runs.config import paper_config
+    from attentiontuner.runs.run import Run
+    from attentiontuner.training.demonstrations import demonstrations_of
 
     # What can be refused without torch, which takes seconds to import, is refused before.
     check_values(choices)
@@ -89,21 +93,20 @@ def train(
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
     boards = checked_boards(filter(None, log.split(",")))
-    from attentiontuner.core.signals import Interrupted
-    from attentiontuner.runs.config import paper_config
-    from attentiontuner.runs.run import Run
-    from attentiontuner.training.train import facts_of
-    from attentiontuner.training.train import train as train_run
-
     begun = Run(out).begun()
     method = choices.pop("method", None) or (begun.method if begun else METHOD)
     if begun is not None and begun.method == method:
         choices = {name: getattr(begun, name) for name in RECIPE} | choices
         fields = begun.model.chosen() | fields
     config = paper_config(chosen, method, fields, facts_of(store, choices.get("demos")), **choices)
-    evaluate = None
+    demonstrations_of(Run(out).as_begun(config), store, test)
     if config.eval_every:
         chosen.make_env().close()  # one that cannot be played is refused before anything is trained
+    from attentiontuner.core.signals import Interrupted
+    from attentiontuner.training.train import train as train_run
+
+    evaluate = None
+    if config.eval_every:
         from attentiontuner.evaluation.policy import success_during_training
 
         evaluate = success_during_training(chosen, config.eval_episodes)

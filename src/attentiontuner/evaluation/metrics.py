@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
@@ -48,7 +48,7 @@ def wilson_interval(successes: int, episodes: int, confidence: float = EPISODE_C
     if not 0 <= successes <= episodes or episodes == 0:
         solved = counted(successes, "success", "successes")
         raise UserError(f"{solved} in {counted(episodes, 'episode')} is not a success rate")
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = float(special.ndtri(0.5 + confidence / 2))
     rate = successes / episodes
     scale = 1 + z * z / episodes
     centre = (rate + z * z / (2 * episodes)) / scale
@@ -110,7 +110,7 @@ def _sample(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _t_quantile(runs: int, confidence: float) -> float:
-    return float(stats.t.ppf(0.5 + confidence / 2, runs - 1))
+    return float(special.stdtrit(runs - 1, 0.5 + confidence / 2))
 
 
 def _welch(difference: float, error_1: float, error_2: float, runs_1: int, runs_2: int) -> float:
@@ -119,4 +119,4 @@ def _welch(difference: float, error_1: float, error_2: float, runs_1: int, runs_
     if error == 0:  # every run of a group gave the same number: the means are equal, or certainly not
         return 1.0 if difference == 0 else 0.0
     freedom = error**2 / (error_1**2 / (runs_1 - 1) + error_2**2 / (runs_2 - 1))
-    return float(2 * stats.t.sf(abs(difference) / math.sqrt(error), freedom))
+    return float(2 * special.stdtr(freedom, -abs(difference) / math.sqrt(error)))

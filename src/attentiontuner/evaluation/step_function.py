@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.models.network import Network, NetworkConfig
+from attentiontuner.models.network import Network
+from attentiontuner.models.sizes import NetworkConfig
 
 
 class StepInputs(NamedTuple):

@@ -2,24 +2,28 @@
 
 A method is a way to learn from demonstrations: its network, its recipe, what its loss is made of, and what of it can be
 watched. One of your own is a subclass, registered in a file named with `attentiontuner --import FILE`.
+
+Ours import torch where they compute, so that a wrong choice is refused at once.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
-
 from attentiontuner.core.errors import UserError
-from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import Loss, correct_steps, imitation_loss
+from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.models.heads import Head, parse_heads
-from attentiontuner.models.network import NetworkConfig, Output
+from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from attentiontuner.tasks.task import Task
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attentiontuner.data.batch import Batch
+    from attentiontuner.losses import Loss
+    from attentiontuner.models.network import Output
     from attentiontuner.runs.config import TrainConfig
 
 PAPER_EPOCHS = 300
@@ -36,6 +40,12 @@ class DataFacts:
 
     demonstrations: int
     annotated: float = 1.0
+
+
+def facts_of(data: DemoStore, demos: int | None = None) -> DataFacts:
+    """What a method's recipe may look at, where `demos` of the demonstrations are trained on (all, unless said)."""
+    annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
+    return DataFacts(demonstrations=min(len(data), demos or len(data)), annotated=annotated)
 
 
 class Method:
@@ -101,17 +111,19 @@ class Method:
         """Whether the network reads each of these weights as a whole number."""
         return False
 
-    def recall_strength(self, output: Output) -> Tensor | None:
+    def recall_strength(self, output: "Output") -> "Tensor | None":
         """How strongly each step recalls each other one, `[B, T, T]`, from the supervised heads of `output`: only the
         order within a row is looked at, to say how often it recalls what the expert did. None: it does not tell."""
         return None
 
-    def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
+    def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
         """What the supervised heads of `output` are told by the pairs of `batch`: a scalar."""
         raise UserError(f"method {self.name!r} has no memory_loss: write one, or say that it is not told the pairs")
 
-    def loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Loss:
+    def loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Loss":
         """L = L_IL + λ · L_memory. Sums are divided by the batch's totals over all processes."""
+        from attentiontuner.losses import Loss, correct_steps, imitation_loss
+
         imitation = imitation_loss(output, batch)
         memory = self.memory_loss(output, batch, config) if output.watched else imitation.new_zeros(())
         return Loss(

@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import counting_loss
 from attentiontuner.methods.method import DataFacts, Method
 from attentiontuner.models.heads import Head
-from attentiontuner.models.network import NetworkConfig, Output
-from attentiontuner.models.recall import MOST, RECALL_HEAD, RecallConfig, Settled
+from attentiontuner.models.sizes import MOST, RECALL_HEAD, NetworkConfig, RecallConfig
 from attentiontuner.tasks.task import Task
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attentiontuner.data.batch import Batch
+    from attentiontuner.models.network import Output
+    from attentiontuner.models.recall import Settled
     from attentiontuner.runs.config import TrainConfig
 
 FEW = 2_000
@@ -115,14 +116,16 @@ class RecallHeads(RecallWithoutPairs):
             most = f"method {self.name!r} counts up to {int(math.exp(MOST))}"
             raise UserError(f"{name_of(int(labels.episode[first]))}: {pair}, but {most}")
 
-    def recall_strength(self, output: Output) -> Tensor:
+    def recall_strength(self, output: "Output") -> "Tensor":
         recalled: Settled = output.watched[RECALL_HEAD]
         return recalled.scores
 
-    def memory_loss(self, output: Output, batch: Batch, config: "TrainConfig") -> Tensor:
+    def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
         """The counting loss of the annotated episodes, with what scores were cut off by added, divided by the number of
         things that as many annotated episodes recall on average: a task whose steps recall much would otherwise drown
         the imitation loss."""
+        from attentiontuner.losses import counting_loss
+
         recalled: Settled = output.watched[RECALL_HEAD]
         rows = counting_loss(recalled.scores, recalled.mass, batch.recalled()) + recalled.cut
         return (rows * batch.counted()).sum() / batch.totals.things

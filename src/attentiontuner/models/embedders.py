@@ -9,7 +9,6 @@ their sum.
 
 import math
 from itertools import pairwise
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,13 +24,8 @@ from attentiontuner.models.kernels import (
     linear_of_map,
     sinusoids,
 )
+from attentiontuner.models.sizes import SMALLEST_IMAGE, Embedder, Images, images_for
 from attentiontuner.spaces.observation import ObservationSpec, Part
-
-Embedder = Literal["paper", "lookup"]
-Images = Literal["paper", "residual"]
-
-SMALLEST_IMAGE, LARGEST_IMAGE = 36, 128
-"""Pixels a side that the paper's three convolutions need, and up to which the layer after them stays small."""
 
 LARGEST_MAP = 8
 """Places a side of the last map of the residual network, at most."""
@@ -245,12 +239,6 @@ class ResidualEmbedding(nn.Module):
 
     def forward(self, encoded: Tensor) -> Tensor:
         return self.vector(self.maps(self.planes(encoded))[-1])
-
-
-def images_for(observation: ObservationSpec) -> Images:
-    """The paper's convolutions where they fit every image, else the residual network."""
-    sides = [side for _, part in observation.parts if part.kind == "image" for side in part.shape[:2]]
-    return "paper" if all(SMALLEST_IMAGE <= side <= LARGEST_IMAGE for side in sides) else "residual"
 
 
 def image_embedding(part: Part, d_model: int, images: Images) -> "ImageEmbedding | ResidualEmbedding":

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from attentiontuner.models.embedders import (
     FIRST_CHANNELS,
     CellKinds,
-    Images,
     VectorEmbedding,
     decode,
     image_embedding,
@@ -28,6 +27,7 @@ from attentiontuner.models.embedders import (
     sum_of_rows,
 )
 from attentiontuner.models.network import Observed
+from attentiontuner.models.sizes import Images
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 TINY = 1e-20
@@ -44,7 +44,7 @@ FITTED = 20_000
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """Sizes of a memory, and what it can do; see `models.recall.RecallConfig`. `head` is h."""
+    """Sizes of a memory, and what it can do; see `models.sizes.RecallConfig`. `head` is h."""
 
     d_model: int
     head: int

@@ -1,73 +1,25 @@
-"""What a network must offer, and what its configuration is.
+"""What a network must offer.
 
 Legend: B episodes, S steps packed end to end (`data.batch`), T steps of the longest, P numbers that describe an action
 distribution (`models.actions`), R rows of a streaming cache.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.models.actions import ActionHead
 from attentiontuner.models.heads import Head
-from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.models.sizes import NetworkConfig
 
 Observed = Iterable[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 """Blocks of distinct observations `[u, bytes]` with how many steps of the training set saw each `[u]`."""
-
-
-@dataclass(frozen=True)
-class NetworkConfig(ABC):
-    """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
-
-    `actions` may be given as the number of discrete actions.
-    """
-
-    architecture: ClassVar[str]
-
-    observation: ObservationSpec
-    actions: ActionSpec
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
-
-    @abstractmethod
-    def build(self) -> "Network":
-        """The network, with fresh weights from PyTorch's generator."""
-
-    def check_range(self, name: str, good: bool, wanted: str) -> None:
-        """Refuse a field's value unless it is `good`."""
-        if not good:
-            raise UserError(f"model {name}: {getattr(self, name)!r} is not {wanted}")
-
-    def chosen(self) -> dict[str, Any]:
-        """Its fields by name, without what the task says."""
-        return {item.name: getattr(self, item.name) for item in fields(self)[len(fields(NetworkConfig)) :]}
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value that `from_json` reads back."""
-        value = {item.name: getattr(self, item.name) for item in fields(self)}
-        spaces = {"observation": self.observation.to_json(), "actions": self.actions.to_json()}
-        return {"architecture": self.architecture, **value, **spaces}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = dict(value)
-        if given.pop("architecture", None) != cls.architecture:
-            raise UserError(f"model architecture {value.get('architecture')!r} is not {cls.architecture!r}")
-        try:
-            observation = ObservationSpec.from_json(given.pop("observation"))
-            return cls(observation, ActionSpec.from_json(given.pop("actions")), **given)
-        except (KeyError, TypeError) as error:
-            raise UserError(f"model configuration: {error}") from error
 
 
 def reached(time: Tensor, room: int) -> int:

@@ -21,25 +21,21 @@ observation together with the action before it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import causal_attention
-from attentiontuner.models.embedders import Images, PositionalEmbedding, images_for
+from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.memory import LITTLE, MemoryOptions, came_before, observation_memory
-from attentiontuner.models.network import Network, NetworkConfig, Observed, Output, reached
-
-MOST = 4.0
-"""The largest score: exp(4) things at one step are more than any step holds."""
+from attentiontuner.models.network import Network, Observed, Output, reached
+from attentiontuner.models.sizes import MOST, RECALL_HEAD, RecallConfig
 
 NEVER = -1e4
 """The score of a step that cannot be recalled: the future and the present."""
@@ -53,131 +49,6 @@ OPEN = 4.0
 
 LONGEST_PERIOD = 1000.0
 """Steps, over 2π, of the slowest turn of queries and keys."""
-
-RECALL_HEAD = Head(0, 0)
-"""The one head that recalls."""
-
-Timing = Literal["turned", "added"]
-
-BEFORE = {
-    **{"bounded": False, "alike": False, "means": False, "timing": "added"},
-    **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
-    "images": "paper",
-}
-"""What networks were that do not name these fields: those made before 0.2."""
-
-GONE = {
-    **{"bias": START, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
-    **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
-}
-"""Choices that networks had before 0.2, and what nearly all of them chose; the others earned nothing."""
-
-
-@dataclass(frozen=True)
-class RecallConfig(NetworkConfig):
-    """Sizes, and for studies what can be taken away.
-
-    Attributes:
-        layers: four for images where nothing is said, two for symbol grids and vectors, which need no more.
-        recall_layer: the layer, from 1, that has the recall head; None: the first of two, the second of more.
-        periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
-        whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs.
-        bounded: a cell counts at most once, and gates do not add to it. Without it scores are sums of all that speaks
-            for a step, and every error of these is an error of the amount.
-        alike: a kind of cell that is in view is asked for unless the query says otherwise. Only symbol grids have
-            kinds.
-        marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
-        means: cells are told the mean over the recalled steps that hold their kind, its share of all that is recalled
-            and how much of that came before; without it sums alone.
-        sums: numbers of each recalled step that are added up; 0: none.
-        points: things in an image whose place is told as coordinates; 0: none.
-        looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
-            the image in view; 0: none.
-        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
-            fit.
-        dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
-        timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
-        positions: steps know their number. Without it episodes may be longer than those of the training set.
-        teacher: share of the annotated episodes in training whose steps read what the expert recalls, not what the head
-            does; the rest of the network then never learns from wrong amounts.
-        alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
-            episodes cannot be told apart by what else happened in them.
-    """
-
-    architecture: ClassVar[str] = "recall"
-
-    d_model: int = 128
-    layers: int = None  # type: ignore[assignment]  # never None once it is made
-    recall_layer: int = None  # type: ignore[assignment]
-    heads: int = 2
-    feedforward: int = 512
-    dropout: float = 0.1
-    periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
-    whole: bool | None = None
-    bounded: bool = True
-    alike: bool = True
-    marks: int = 4
-    means: bool = True
-    sums: int = 8
-    points: int = 16
-    looks: int = 8
-    dropped_cells: float = 0.1
-    timing: Timing = "turned"
-    positions: bool = True
-    teacher: float = 0.5
-    alone: float = 0.0
-    images: Images = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.images is None:
-            object.__setattr__(self, "images", images_for(self.observation))
-        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
-        object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
-        if self.layers is None:
-            object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
-        if self.recall_layer is None:
-            object.__setattr__(self, "recall_layer", 2 if self.layers > 2 else 1)
-        for name in ("d_model", "layers", "heads", "feedforward"):
-            self.check_range(name, getattr(self, name) >= 1, "1 or more")
-        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
-        self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
-        for name in ("dropout", "dropped_cells"):
-            self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
-        for name in ("teacher", "alone"):
-            self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")
-        for name in ("marks", "sums", "points", "looks"):
-            self.check_range(name, getattr(self, name) >= 0, "0 or more")
-        self.check_range("periods", min(self.periods, default=1) > 0, "all above 0")
-
-    def build(self) -> "RecallTransformer":
-        return RecallTransformer(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = {**BEFORE, **value}
-        for name, usual in GONE.items():
-            said = given.pop(name, usual)
-            if said != usual and not (name == "when" and value.get("positions") is False):
-                raise UserError(f"model {name}: {said!r}: only versions before 0.2 had recall networks like this one")
-        return super().from_json(given)
-
-    @property
-    def reads_whole(self) -> bool:
-        """Whether the network reads an amount, and as a sum of whole numbers."""
-        return self.whole is not False and bool(self.periods)
-
-    @property
-    def turns(self) -> bool:
-        """Whether queries and keys are turned by their time."""
-        return self.positions and self.timing == "turned"
-
-    @property
-    def adds(self) -> bool:
-        """Whether positions are added to tokens."""
-        return self.positions and self.timing == "added"
-
 
 # --- the head that recalls -------------------------------------------------------------------------------------------
 

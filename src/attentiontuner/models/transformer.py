@@ -5,63 +5,22 @@ n = 2T tokens, D = d_model, H heads of size D / H, R rows of a streaming cache. 
 the network tree printed in the paper's appendix, so weights trained with the authors' code load as they are.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.models.attention import Watched, causal_attention
-from attentiontuner.models.embedders import Embedder, Images, PositionalEmbedding, images_for, observation_embedding
+from attentiontuner.models.embedders import PositionalEmbedding, observation_embedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
-from attentiontuner.models.network import Network, NetworkConfig, Output, reached
-
-
-@dataclass(frozen=True)
-class TransformerConfig(NetworkConfig):
-    """Sizes of the network; the defaults are the paper's.
-
-    Attributes:
-        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
-            fit.
-    """
-
-    architecture: ClassVar[str] = "transformer"
-
-    d_model: int = 512
-    layers: int = 4
-    heads: int = 2
-    feedforward: int = 2048
-    dropout: float = 0.1
-    embedder: Embedder = "paper"
-    images: Images = None  # type: ignore[assignment]  # never None once it is made
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.images is None:
-            object.__setattr__(self, "images", images_for(self.observation))
-        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
-        for name in ("d_model", "layers", "heads", "feedforward"):
-            self.check_range(name, getattr(self, name) >= 1, "1 or more")
-        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
-        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
-        self.check_range("embedder", self.embedder in ("paper", "lookup"), "'paper' or 'lookup'")
-        if self.embedder == "lookup" and "grid" not in self.observation.kinds:
-            raise UserError(f"model embedder: 'lookup' is for symbol grids, not for {self.observation} observations")
-
-    def build(self) -> "Transformer":
-        return Transformer(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return super().from_json({"images": "paper", **value})  # there was no other before 0.2
+from attentiontuner.models.network import Network, Output, reached
+from attentiontuner.models.sizes import TransformerConfig
 
 
 class SelfAttention(nn.Module):

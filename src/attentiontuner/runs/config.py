@@ -1,23 +1,21 @@
 """What a training run is: every choice that changes its result, checked when made and saved with the run.
 
-The command line makes its options from these classes: an attribute's words are the option's help. Importing this file
-needs no torch; methods and networks are asked when a configuration is made.
+The command line makes its options from these classes: an attribute's words are the option's help. Making a
+configuration needs no torch, so that whatever is wrong with it is said at once.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import named
 from attentiontuner.demos.store.writer import plain_settings
+from attentiontuner.methods import DataFacts, Method, get_method
+from attentiontuner.models.heads import Head
+from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.tasks.task import Task
-
-if TYPE_CHECKING:
-    from attentiontuner.methods.method import DataFacts, Method
-    from attentiontuner.models.heads import Head
-    from attentiontuner.models.network import NetworkConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 LabelStudy = Literal["given", "random", "shuffled"]
@@ -82,7 +80,7 @@ class TrainConfig:
 
     task: str
     settings: Mapping[str, Any]
-    model: "NetworkConfig"
+    model: NetworkConfig
     method: str = "attentiontuner"
     seed: int = 1
     epochs: int = 300
@@ -128,10 +126,8 @@ class TrainConfig:
         method.check(self)
 
     @property
-    def way(self) -> "Method":
+    def way(self) -> Method:
         """The method itself."""
-        from attentiontuner.methods import get_method
-
         return get_method(self.method)
 
     @property
@@ -141,7 +137,7 @@ class TrainConfig:
             return 0.0
         return self.way.memory_weight if self.memory_weight is None else self.memory_weight
 
-    def supervised(self) -> "tuple[Head, ...]":
+    def supervised(self) -> tuple[Head, ...]:
         """The heads the memory loss is applied to; none where its weight is 0."""
         return self.way.supervised(self) if self.weight > 0 else ()
 
@@ -151,7 +147,7 @@ class TrainConfig:
         return bool(self.supervised()) and self.annotated_fraction > 0
 
     @property
-    def network(self) -> "NetworkConfig":
+    def network(self) -> NetworkConfig:
         """The network with everything decided."""
         return self.way.resolved(self)
 
@@ -164,8 +160,6 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TrainConfig":
-        from attentiontuner.methods import get_method
-
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise UserError(f"unknown setting {unknown[0]!r} in a run's configuration: made by a newer version?")
@@ -212,13 +206,11 @@ def paper_config(
     task: Task,
     method: str = "attentiontuner",
     model: Mapping[str, Any] | None = None,
-    data: "DataFacts | None" = None,
+    data: DataFacts | None = None,
     **overrides: Any,
 ) -> TrainConfig:
     """The recipe for that task and method, the paper's where it has one. `model` replaces fields of the network,
     `overrides` the rest; `data` is what is known of the training set, for recipes that look at it."""
-    from attentiontuner.methods import get_method
-
     way = get_method(method)
     recipe = way.recipe(task, data)
     network = {**recipe.pop("model", {}), **(model or {})}
@@ -232,7 +224,7 @@ def paper_config(
 
 
 def check_values(given: Mapping[str, Any]) -> None:
-    """Refuse values of `TrainConfig` that are wrong whatever the method, so that torch need not be imported to tell."""
+    """Refuse values of `TrainConfig` that are wrong whatever the method."""
     for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("schedule", Schedule)):
         choices = get_args(kind)
         if given.get(name, choices[0]) not in choices:

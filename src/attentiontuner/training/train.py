@@ -15,16 +15,16 @@ from attentiontuner.core.files import make_folder
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes
+from attentiontuner.data.labels import label_generator
 from attentiontuner.data.source import Integers, Source, frame_bytes
 from attentiontuner.demos.annotations import named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
-from attentiontuner.methods.method import DataFacts
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.devices import choose_device, choose_precision, frame_limit, processes
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.runs.run import Run
+from attentiontuner.training.demonstrations import demonstrations_of
 from attentiontuner.training.loop import Evaluate, TrainLoop
 
 
@@ -75,13 +75,7 @@ def train(
     started, run = time.monotonic(), Run(Path(out))
     checked_boards(log)
     place, config = choose_device(device), run.as_begun(config)
-    _check_data(config, data, "--data")
-    if test_data is not None:
-        _check_data(config, test_data, "--test-data")
-    episodes, (test_store, test_episodes) = split_episodes(data, test_data, config.test_fraction, config.include_failed)
-    episodes = choose_demonstrations(episodes, config.demos, label_generator(config.seed, "demos"))
-    if config.heatmap_epochs and not len(test_episodes):
-        raise UserError("--heatmap-epochs: there is no test demonstration to draw; give --test-data or more --data")
+    episodes, (test_store, test_episodes) = demonstrations_of(config, data, test_data)
     config = _resolve(config, data, episodes, place)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
@@ -111,30 +105,6 @@ def train(
         deadline = None if budget_seconds is None else started + budget_seconds
         finished = loop.go(evaluate, deadline, log)
         return TrainResult(run.path, loop.metrics, loop.seconds, finished)
-
-
-def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:
-    if data.task != config.task:
-        raise UserError(f"{option} {data.path} holds demonstrations of {data.task!r}, not of {config.task!r}")
-    if data.settings != dict(config.settings):
-        raise UserError(
-            f"{option} {data.path} was recorded with settings {data.settings}, the run has {dict(config.settings)}"
-        )
-    model = config.model
-    if data.observation != model.observation:
-        raise UserError(
-            f"{option} {data.path} holds observations {data.observation}, the model reads {model.observation}"
-        )
-    if data.actions != model.actions:
-        raise UserError(f"{option} {data.path} has {data.actions}, the model {model.actions}")
-    if len(data) == 0:
-        raise UserError(f"{option} {data.path} holds no episodes yet: finish `attentiontuner collect`")
-
-
-def facts_of(data: DemoStore, demos: int | None = None) -> DataFacts:
-    """What a method's recipe may look at, where `demos` of the demonstrations are trained on (all, unless said)."""
-    annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
-    return DataFacts(demonstrations=min(len(data), demos or len(data)), annotated=annotated)
 
 
 def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:

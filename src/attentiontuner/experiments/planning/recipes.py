@@ -11,7 +11,7 @@ from typing import Any
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning import published
 from attentiontuner.methods import all_methods, get_method
-from attentiontuner.models.recall import BEFORE
+from attentiontuner.models.sizes import BEFORE
 
 OWN_METHODS = "own"
 """The folder of records of methods that no recipe has."""

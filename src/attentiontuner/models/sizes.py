@@ -1,0 +1,248 @@
+"""What networks are configured with. Importing this needs no torch, so that a wrong field is refused at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.models.heads import Head
+from attentiontuner.spaces import ActionSpec, ObservationSpec
+
+if TYPE_CHECKING:
+    from attentiontuner.models.network import Network
+
+Embedder = Literal["paper", "lookup"]
+Images = Literal["paper", "residual"]
+
+SMALLEST_IMAGE, LARGEST_IMAGE = 36, 128
+"""Pixels a side that the paper's three convolutions need, and up to which the layer after them stays small."""
+
+
+def images_for(observation: ObservationSpec) -> Images:
+    """The paper's convolutions where they fit every image, else the residual network."""
+    sides = [side for _, part in observation.parts if part.kind == "image" for side in part.shape[:2]]
+    return "paper" if all(SMALLEST_IMAGE <= side <= LARGEST_IMAGE for side in sides) else "residual"
+
+
+@dataclass(frozen=True)
+class NetworkConfig(ABC):
+    """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
+
+    `actions` may be given as the number of discrete actions.
+    """
+
+    architecture: ClassVar[str]
+
+    observation: ObservationSpec
+    actions: ActionSpec
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
+
+    @abstractmethod
+    def build(self) -> "Network":
+        """The network, with fresh weights from PyTorch's generator."""
+
+    def check_range(self, name: str, good: bool, wanted: str) -> None:
+        """Refuse a field's value unless it is `good`."""
+        if not good:
+            raise UserError(f"model {name}: {getattr(self, name)!r} is not {wanted}")
+
+    def chosen(self) -> dict[str, Any]:
+        """Its fields by name, without what the task says."""
+        return {item.name: getattr(self, item.name) for item in fields(self)[len(fields(NetworkConfig)) :]}
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `from_json` reads back."""
+        value = {item.name: getattr(self, item.name) for item in fields(self)}
+        spaces = {"observation": self.observation.to_json(), "actions": self.actions.to_json()}
+        return {"architecture": self.architecture, **value, **spaces}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        given = dict(value)
+        if given.pop("architecture", None) != cls.architecture:
+            raise UserError(f"model architecture {value.get('architecture')!r} is not {cls.architecture!r}")
+        try:
+            observation = ObservationSpec.from_json(given.pop("observation"))
+            return cls(observation, ActionSpec.from_json(given.pop("actions")), **given)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"model configuration: {error}") from error
+
+
+# --- the paper's Transformer ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TransformerConfig(NetworkConfig):
+    """Sizes of the network; the defaults are the paper's.
+
+    Attributes:
+        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
+            fit.
+    """
+
+    architecture: ClassVar[str] = "transformer"
+
+    d_model: int = 512
+    layers: int = 4
+    heads: int = 2
+    feedforward: int = 2048
+    dropout: float = 0.1
+    embedder: Embedder = "paper"
+    images: Images = None  # type: ignore[assignment]  # never None once it is made
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.images is None:
+            object.__setattr__(self, "images", images_for(self.observation))
+        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
+        for name in ("d_model", "layers", "heads", "feedforward"):
+            self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
+        self.check_range("embedder", self.embedder in ("paper", "lookup"), "'paper' or 'lookup'")
+        if self.embedder == "lookup" and "grid" not in self.observation.kinds:
+            raise UserError(f"model embedder: 'lookup' is for symbol grids, not for {self.observation} observations")
+
+    def build(self) -> "Network":
+        from attentiontuner.models.transformer import Transformer
+
+        return Transformer(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return super().from_json({"images": "paper", **value})  # there was no other before 0.2
+
+
+# --- recall heads -----------------------------------------------------------------------------------------------------
+
+Timing = Literal["turned", "added"]
+
+RECALL_HEAD = Head(0, 0)
+"""The one head that recalls."""
+
+MOST = 4.0
+"""The largest score: exp(4) things at one step are more than any step holds."""
+
+BEFORE = {
+    **{"bounded": False, "alike": False, "means": False, "timing": "added"},
+    **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
+    "images": "paper",
+}
+"""What networks were that do not name these fields: those made before 0.2."""
+
+GONE = {
+    **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
+    **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
+}
+"""Choices that networks had before 0.2, and what nearly all of them chose; the others earned nothing."""
+
+
+@dataclass(frozen=True)
+class RecallConfig(NetworkConfig):
+    """Sizes, and for studies what can be taken away.
+
+    Attributes:
+        layers: four for images where nothing is said, two for symbol grids and vectors, which need no more.
+        recall_layer: the layer, from 1, that has the recall head; None: the first of two, the second of more.
+        periods: periods τ, in things, of the read-out of the amount; empty: the amount is not read.
+        whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs.
+        bounded: a cell counts at most once, and gates do not add to it. Without it scores are sums of all that speaks
+            for a step, and every error of these is an error of the amount.
+        alike: a kind of cell that is in view is asked for unless the query says otherwise. Only symbol grids have
+            kinds.
+        marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
+        means: cells are told the mean over the recalled steps that hold their kind, its share of all that is recalled
+            and how much of that came before; without it sums alone.
+        sums: numbers of each recalled step that are added up; 0: none.
+        points: things in an image whose place is told as coordinates; 0: none.
+        looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
+            the image in view; 0: none.
+        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
+            fit.
+        dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
+        timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
+        positions: steps know their number. Without it episodes may be longer than those of the training set.
+        teacher: share of the annotated episodes in training whose steps read what the expert recalls, not what the head
+            does; the rest of the network then never learns from wrong amounts.
+        alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
+            episodes cannot be told apart by what else happened in them.
+    """
+
+    architecture: ClassVar[str] = "recall"
+
+    d_model: int = 128
+    layers: int = None  # type: ignore[assignment]  # never None once it is made
+    recall_layer: int = None  # type: ignore[assignment]
+    heads: int = 2
+    feedforward: int = 512
+    dropout: float = 0.1
+    periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
+    whole: bool | None = None
+    bounded: bool = True
+    alike: bool = True
+    marks: int = 4
+    means: bool = True
+    sums: int = 8
+    points: int = 16
+    looks: int = 8
+    dropped_cells: float = 0.1
+    timing: Timing = "turned"
+    positions: bool = True
+    teacher: float = 0.5
+    alone: float = 0.0
+    images: Images = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.images is None:
+            object.__setattr__(self, "images", images_for(self.observation))
+        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
+        object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
+        if self.layers is None:
+            object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
+        if self.recall_layer is None:
+            object.__setattr__(self, "recall_layer", 2 if self.layers > 2 else 1)
+        for name in ("d_model", "layers", "heads", "feedforward"):
+            self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
+        for name in ("dropout", "dropped_cells"):
+            self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
+        for name in ("teacher", "alone"):
+            self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")
+        for name in ("marks", "sums", "points", "looks"):
+            self.check_range(name, getattr(self, name) >= 0, "0 or more")
+        self.check_range("periods", min(self.periods, default=1) > 0, "all above 0")
+
+    def build(self) -> "Network":
+        from attentiontuner.models.recall import RecallTransformer
+
+        return RecallTransformer(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        given = {**BEFORE, **value}
+        for name, usual in GONE.items():
+            said = given.pop(name, usual)
+            if said != usual and not (name == "when" and value.get("positions") is False):
+                raise UserError(f"model {name}: {said!r}: only versions before 0.2 had recall networks like this one")
+        return super().from_json(given)
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the network reads an amount, and as a sum of whole numbers."""
+        return self.whole is not False and bool(self.periods)
+
+    @property
+    def turns(self) -> bool:
+        """Whether queries and keys are turned by their time."""
+        return self.positions and self.timing == "turned"
+
+    @property
+    def adds(self) -> bool:
+        """Whether positions are added to tokens."""
+        return self.positions and self.timing == "added"
