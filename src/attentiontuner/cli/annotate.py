@@ -1,37 +1,47 @@
 """`attentiontuner annotate`."""
 
 from pathlib import Path
+from typing import Annotated
 
-import tyro
+from tyro.conf import Positional, arg
 
 from attentiontuner.cli.studio_options import require_studio
 
 
 def annotate(
-    data: tyro.conf.Positional[Path],
+    data: Positional[Path],
     annotator: str = "human",
     suggest: Path | None = None,
-    threshold: float = 0.1,
+    threshold: float | None = None,
     suggestions: bool = True,
     host: str = "127.0.0.1",
     port: int | None = None,
     browser: bool = True,
+    by: Path | None = None,
+    name: Annotated[str | None, arg(name="as", metavar="NAME")] = None,
 ) -> None:
     """Open a page on this machine where people mark which past steps a decision used.
 
     Every change is saved at once under the annotator's name in the data set. `train --annotator NAME` learns from it,
     `inspect` says how far it is.
 
+    With --by RUN --as NAME nothing is opened: what that run recalls becomes the labels of an annotator of its own, with
+    how sure it is, and never in place of a person's.
+
     Args:
         data: folder of the data set.
         annotator: name of who annotates; the page can change it.
         suggest: a trained run's folder; the steps its attention recalls are suggested.
-        threshold: attention weight from which `--suggest` counts a step as recalled.
+        threshold: attention weight from which a step counts as recalled; 0.1 for `--suggest`, 0.5 for `--by`.
         suggestions: suggest nothing at all, for labels that must not be influenced.
         host: address to listen on; any but the loopback address lets others on the network in who have the token.
         port: port to listen on; 8737 if not given, or a free one where that is taken.
         browser: only print the address.
+        by: a trained run's folder that annotates all demonstrations by itself.
+        name: the name under which it does.
     """
+    if by is not None or name is not None:
+        return _by_run(data, by, name, threshold)
     require_studio()
     from attentiontuner.core.errors import UserError
     from attentiontuner.demos.annotations import check_annotator
@@ -50,5 +60,25 @@ def annotate(
         except UserError as error:
             raise UserError(f"--suggest {error}") from error
     desk = Desk(data)
-    suggester = Suggester(desk, suggest, threshold, enabled=suggestions)
+    suggester = Suggester(desk, suggest, 0.1 if threshold is None else threshold, enabled=suggestions)
     serve(create_app(desk, annotator=annotator, suggester=suggester), host=host, port=port, open_browser=browser)
+
+
+def _by_run(data: Path, by: Path | None, name: str | None, threshold: float | None) -> None:
+    from attentiontuner.core.errors import UserError
+    from attentiontuner.core.wording import counted
+    from attentiontuner.demos.annotations import check_annotator
+    from attentiontuner.demos.store.reader import DemoStore
+    from attentiontuner.runs.run import Run
+
+    if by is None or name is None:
+        given, missing = ("--by", "--as NAME") if name is None else ("--as", "--by RUN")
+        raise UserError(f"{given} needs {missing}: who annotates, and under which name")
+    check_annotator(name)
+    DemoStore.open(data)
+    Run.open(by)
+    from attentiontuner.evaluation.annotating import annotate_by_run
+
+    made = annotate_by_run(data, by, name, 0.5 if threshold is None else threshold)
+    episodes, pairs = counted(made.episodes, "episode", form=","), counted(made.pairs, "pair", form=",")
+    print(f"{data}: annotator {name} has {episodes} with {pairs}, as {by} recalls them")

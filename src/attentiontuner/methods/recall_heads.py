@@ -107,6 +107,10 @@ class RecallHeads(RecallWithoutPairs):
     pairs = True
     without_pairs = "recall-vanilla"
 
+    def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
+        """As without pairs; what people mark is taken for what it is."""
+        return {**super().recipe(task, data), "labels": "readings"}
+
     def check_labels(self, labels: PairTable, name_of: Callable[[int], str]) -> None:
         """A recall head counts up to exp(`MOST`) things at one step."""
         too_often = np.flatnonzero(labels.multiplicity > math.exp(MOST))

@@ -18,7 +18,8 @@ from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.tasks.task import Task
 
 Precision = Literal["auto", "float32", "bfloat16"]
-LabelStudy = Literal["given", "random", "shuffled"]
+LabelStudy = Literal["given", "random", "shuffled", "none"]
+LabelKind = Literal["exact", "readings"]
 Schedule = Literal["constant", "cosine"]
 
 CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
@@ -26,7 +27,7 @@ CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
 
 RECIPE = (
     *("epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "weight_decay"),
-    *("memory_weight", "attend_self"),
+    *("memory_weight", "attend_self", "labels"),
 )
 """Fields that a method's recipe decides where nothing is said."""
 
@@ -61,10 +62,14 @@ class TrainConfig:
         attend_self: the expert's matrix has ones on the diagonal of the observations.
         annotator: whose memory pairs to use, such as anna, or anna,bob for those of either; the expert's, or those of
             the only annotator, if not given.
+        labels: exact: pairs are where they are marked, and demonstrations without labels have none; readings: marks
+            may be a few steps off or missing, and pairs are inferred from them and from where a memory is needed.
         annotated_fraction: share of the training demonstrations that keep their annotation.
         noise_p: standard deviation in steps of a perturbation of each recalled step.
         noise_q: the same for each recalling step.
-        pairs: the given ones, or as controls random ones or ones shuffled between demonstrations.
+        late: steps by which each p and q is moved, as by an annotator who is always late.
+        pairs: the given ones, or as controls random ones, ones shuffled between demonstrations, or none at all, so
+            that nothing is known but where a memory is needed.
         demos: train on this many demonstrations, drawn from the seed.
         include_failed: learn from demonstrations that did not solve the task, too.
         precision: of matrix products: bfloat16 on a GPU and float32 on a CPU, unless the method needs another; weights
@@ -95,9 +100,11 @@ class TrainConfig:
     split_pairs: bool = False
     attend_self: bool = True
     annotator: str | None = None
+    labels: LabelKind = "exact"
     annotated_fraction: float = 1.0
     noise_p: float = 0.0
     noise_q: float = 0.0
+    late: int = 0
     pairs: LabelStudy = "given"
     demos: int | None = None
     include_failed: bool = False
@@ -225,7 +232,7 @@ def paper_config(
 
 def check_values(given: Mapping[str, Any]) -> None:
     """Refuse values of `TrainConfig` that are wrong whatever the method."""
-    for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("schedule", Schedule)):
+    for name, kind in (("precision", Precision), ("pairs", LabelStudy), ("labels", LabelKind), ("schedule", Schedule)):
         choices = get_args(kind)
         if given.get(name, choices[0]) not in choices:
             raise UserError(f"{_option(name)} {given[name]!r} is not one of {', '.join(choices)}")
@@ -238,6 +245,9 @@ def check_values(given: Mapping[str, Any]) -> None:
         check(name, lambda value: value >= 1, "at least 1")
     for name in NOT_NEGATIVE:
         check(name, lambda value: 0 <= value < math.inf, "0 or more")
+    check("late", lambda value: abs(value) < 1000, "a number of steps")
+    if given.get("pairs") == "none" and given.get("labels") == "exact":
+        raise UserError("--pairs none with --labels exact leaves nothing to learn from: use a method without pairs")
     check("learning_rate", lambda value: 0 < value < math.inf, "above 0")
     check("annotated_fraction", lambda value: 0 <= value <= 1, "between 0 and 1")
     check("test_fraction", lambda value: 0 <= value < 1, "0 or more and below 1")

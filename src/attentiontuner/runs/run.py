@@ -3,6 +3,8 @@
     RUN/config.json            what the run is, on which data, and with which software each session computed
     RUN/metrics.jsonl          one line per epoch;  RUN/tensorboard/, RUN/wandb/ the same for these
     RUN/model.safetensors      the weights of the newest state;  RUN/best.safetensors the best evaluated ones
+    RUN/need.safetensors       how much each step of its demonstrations needs a memory, where labels are readings, and
+    RUN/pairs.safetensors      the pairs inferred from them
     RUN/state/                 full training states to go on from, see `states`
     RUN/heatmaps/00300.png     what the heads attended to after an epoch, and its numbers
     RUN/evaluation/            what `evaluate` found
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 CONFIG, METRICS, MODEL, BEST = "config.json", "metrics.jsonl", "model.safetensors", "best.safetensors"
+NEED, PAIRS = "need.safetensors", "pairs.safetensors"
 STATES, HEATMAPS, EVALUATION, LOCK = "state", "heatmaps", "evaluation", ".lock"
 
 
@@ -107,6 +110,16 @@ class Run:
     def evaluation(self) -> Path:
         """The folder of its evaluations."""
         return self.path / EVALUATION
+
+    @property
+    def need(self) -> Path:
+        """The file of how much the steps of its demonstrations need a memory."""
+        return self.path / NEED
+
+    @property
+    def pairs(self) -> Path:
+        """The file of the pairs inferred from its labels."""
+        return self.path / PAIRS
 
     def heatmap_path(self, epoch: int) -> Path:
         """The picture of what its heads attended to after that epoch."""

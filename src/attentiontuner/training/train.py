@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from attentiontuner.data.source import Integers, Source, frame_bytes
 from attentiontuner.demos.annotations import named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
+from attentiontuner.insight.inference import Inferred, infer_pairs
+from attentiontuner.insight.need import find_need
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.devices import choose_device, choose_precision, frame_limit, processes
 from attentiontuner.runs.log import checked_boards
@@ -94,7 +97,11 @@ def train(
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
         if team.first:
             run.begin(config, source.fingerprint(), software())
+            if config.labels == "readings" and config.needs_pairs:
+                source.labels = _inferred(config, data, episodes, labels, run, place)
         team.wait()
+        if not team.first and run.pairs.exists():
+            source.labels = Inferred.load(run.pairs).pairs
         state = run.load_state()
         if state is not None and state.epoch == config.epochs:
             return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
@@ -127,9 +134,32 @@ def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTab
         labels = labels.random(label_generator(config.seed, "random"))
     elif config.pairs == "shuffled":
         labels = labels.shuffled(label_generator(config.seed, "shuffled"))
+    elif config.pairs == "none":
+        labels = PairTable.nothing(labels.lengths)
     labels = labels.perturb(config.noise_p, config.noise_q, label_generator(config.seed, "noise"))
+    labels = labels.shift(config.late, config.late) if config.late else labels
     method.check_labels(labels, lambda row: f"{data.path}, episode {episodes[row]}, annotator {annotator!r}")
     return labels
+
+
+def _inferred(
+    config: TrainConfig, data: DemoStore, episodes: Integers, labels: PairTable, run: Run, device: torch.device
+) -> PairTable:
+    """The pairs that labels are readings of; found once, and kept with the run together with the need of its steps."""
+    if run.pairs.exists():
+        return Inferred.load(run.pairs).pairs
+    names = named(config.annotator)
+    said = [data.annotated_by(name).read_pairs(episodes) for name in names] if len(names) > 1 else [labels]
+    if len(said) > 1 and reduce(PairTable.merge, said) != labels:  # a study has changed them
+        names, said = (config.annotator or "",), [labels]
+    need = find_need(data, episodes, seed=config.seed, device=device)
+    need.save(run.need)
+    found = infer_pairs(data, episodes, said, need, seed=config.seed, device=device)
+    config.way.check_labels(found.pairs, lambda row: f"{data.path}, episode {episodes[row]}, inferred")
+    found.save(run.pairs)
+    if words := found.words(names):
+        print(f"labels: {words}", file=sys.stderr, flush=True)
+    return found.pairs
 
 
 def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) -> str:

@@ -142,8 +142,9 @@ def _epochs(task: Task, method: str, condition: Condition, sizes: Sizes | None, 
 
 
 def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
-    """The training configuration of a cell: the paper's, with the cell's changes; the scripted expert annotates."""
-    chosen = {"annotator": EXPERT_ANNOTATOR, **cell.config, "seed": cell.seed}
+    """The training configuration of a cell: the paper's, with the cell's changes; the scripted expert annotates, and is
+    right."""
+    chosen = {"annotator": EXPERT_ANNOTATOR, "labels": "exact", **cell.config, "seed": cell.seed}
     return paper_config(task or get_task(cell.task, cell.settings), cell.method, data=cell.facts, **chosen)
 
 

@@ -1,0 +1,105 @@
+"""What a trained run recalls along demonstrations, written as the annotations of an annotator of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import locked
+from attentiontuner.core.progress import progress
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.demos.annotations import (
+    Annotation,
+    check_annotator,
+    read_annotations,
+    write_shard_annotations,
+)
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.manifest import LOCK
+from attentiontuner.demos.store.reader import EXPERT, DemoStore
+from attentiontuner.runs.run import Run, Trained
+
+AT_ONCE = 16
+"""Demonstrations that are looked at together."""
+
+BY_RUN = "inferred by "
+"""How the note of an annotation begins that a run made."""
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """What `annotate_by_run` wrote: demonstrations and their pairs."""
+
+    episodes: int
+    pairs: int
+
+
+def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: float = 0.5) -> Annotated:
+    """Annotate every demonstration of the data set in `root` as `name` with what the run recalls.
+
+    A pair is where a supervised head recalls at least `threshold`; its weight is how sure that is, and the note says
+    which run it was. What `name` has said otherwise than by a run is a `UserError` before anything is written. Done
+    again, it replaces what a run has said.
+    """
+    root, trained = Path(root), Run.open(run).load_model()
+    if check_annotator(name) == EXPERT:
+        raise UserError(f"the labels of {EXPERT!r} belong to the scripted expert: give the run's another name")
+    if not trained.config.supervised():
+        raise UserError(f"{run} was trained without pairs, with method {trained.config.method!r}: it knows of none")
+    if not 0 < threshold <= 1:
+        raise UserError(f"--threshold is {threshold}: give one above 0, up to 1")
+    store = DemoStore.open(root).annotated_by(None)
+    model = trained.config.model
+    if (store.observation, store.actions.unnamed()) != (model.observation, model.actions):
+        raise UserError(f"{root} holds {store.observation} and {store.actions}: {run} was trained on something else")
+    with locked(root / LOCK):
+        for episode, said in read_annotations(root, name).items():
+            if not said.note.startswith(BY_RUN):
+                raise UserError(f"{root}: {name!r} has annotated episode {episode}: give the run another name")
+        written = 0
+        with progress(f"annotate as {name}", len(store)) as bar:
+            for shard in store.manifest.readable_shards():
+                lines = {}
+                for start in range(shard.first, shard.end, AT_ONCE):
+                    episodes = np.arange(start, min(start + AT_ONCE, shard.end))
+                    for episode, table in _recalled(trained, store, episodes, threshold):
+                        lines[episode] = _annotation(table, Path(run).name)
+                        written += len(table)
+                    bar.advance(len(episodes))
+                write_shard_annotations(root, name, shard.index, lines)
+    return Annotated(len(store), written)
+
+
+@torch.no_grad()
+def _recalled(
+    trained: Trained, store: DemoStore, episodes: "np.ndarray[tuple[int], np.dtype[np.int64]]", threshold: float
+) -> Iterator[tuple[int, PairTable]]:
+    """The pairs of each episode."""
+    config = trained.config
+    data = DemoData(store.read_packed(episodes))
+    batch = data.batch(np.arange(len(episodes)))
+    strength = config.way.recall_strength(trained.model(batch, config.supervised()))
+    if strength is None:
+        raise UserError(f"method {config.method!r} does not tell how strongly it recalls a step")
+    past = torch.ones(strength.shape[-2:], dtype=torch.bool).tril(-1)
+    amounts = strength.exp() * past
+    for row, episode in enumerate(episodes.tolist()):
+        length = int(data.lengths[row])
+        own = amounts[row, :length, :length]
+        q, p = (index.numpy() for index in (own >= threshold).nonzero(as_tuple=True))
+        amount = own[q, p].numpy()
+        times = np.maximum(1, np.rint(amount)) if config.way.counts(config) else np.ones_like(amount)
+        one, nowhere = np.array([length]), np.zeros(len(p), np.int32)
+        weight = np.minimum(1, amount / times).round(2).astype(np.float32)
+        table = PairTable(one, np.array([True]), nowhere, p, q, times.astype(np.int32), weight=weight)
+        yield episode, table
+
+
+def _annotation(table: PairTable, run: str) -> Annotation:
+    pairs = frozenset((p, q) for p, q, _ in table)
+    unsure = int((table.weight < 0.8).sum())
+    sure = "sure of everything" if not unsure else f"less than 80 % sure of {unsure}"
+    return Annotation(table, {run: pairs} if pairs else {}, note=f"{BY_RUN}{run}: {sure}")

@@ -1,0 +1,247 @@
+"""Where the pairs of demonstrations are, from labels that are a few steps off, or of a few of the demonstrations.
+
+Labels that have enough in common with those of other demonstrations are right and stay as they are. Of others a head
+learns what they have in common, and every demonstration's pairs are what a head finds that did not learn from its
+labels. So are those of demonstrations without labels.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from torch import Tensor
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import read_bytes, write_bytes
+from attentiontuner.core.progress import Bar, progress
+from attentiontuner.core.wording import counted
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.insight.need import Need
+from attentiontuner.insight.pair_finder import BATCH, MANY, MORE_STEPS, STEPS, PairFinder
+from attentiontuner.insight.readings import (
+    EXACT,
+    Floats,
+    Integers,
+    Readings,
+    read_labels,
+    recalled_by_need,
+    squashed,
+)
+from attentiontuner.insight.steps import blocks, learned_from
+
+FEWEST = 8
+"""With fewer annotated demonstrations none can be spared to judge labels by: need alone tells whether they are
+right."""
+
+CHECKED = 1 / 3
+"""The share of the training after which a head knows whether labels have something in common."""
+
+IN_COMMON = 0.5
+"""The share of labels that a head finds which has not seen them, if they are right. Of labels that are off by one step
+in p and in q it can find a seventh, of those off in p alone up to four tenths."""
+
+NEARLY_EXACT = 0.75
+"""The spread, in steps, up to which a few labels are taken for right."""
+
+A_PAIR = 0.5
+"""So much is recalled where there is a pair."""
+
+SCALE = (0.8, 1.5)
+"""Between these amounts may be scaled, to add up to as many things as the labels say."""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What training is told.
+
+    Attributes:
+        pairs: of the episodes, in their order.
+        exact: whether the labels were right, but for lateness.
+        late: of each annotator, steps marked too late.
+        spreads: of each annotator how far off recalled and deciding steps are, in steps.
+        moved: demonstrations whose labels were replaced by what was found.
+        added: demonstrations without labels that were given pairs.
+    """
+
+    pairs: PairTable
+    exact: bool
+    late: tuple[int, ...]
+    spreads: tuple[tuple[float, float], ...]
+    moved: int = 0
+    added: int = 0
+
+    def save(self, path: Path) -> None:
+        """Write it as a safetensors file, atomically."""
+        columns = {item.name: np.ascontiguousarray(getattr(self.pairs, item.name)) for item in fields(PairTable)}
+        said = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "pairs"}
+        write_bytes(path, save(columns, {"inferred": json.dumps(said)}))
+
+    @classmethod
+    def load(cls, path: Path) -> "Inferred":
+        """What `save` wrote; a missing or damaged file is a `UserError`."""
+        content = read_bytes(path)
+        try:
+            columns = {name: column.copy() for name, column in load(content).items()}
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            said = json.loads(header["__metadata__"]["inferred"])
+            late, spreads = tuple(said.pop("late")), tuple((p, q) for p, q in said.pop("spreads"))
+            return cls(PairTable(**columns), late=late, spreads=spreads, **said)
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} holds no inferred pairs: {error}; delete it to infer them again") from error
+
+    def words(self, names: Sequence[str]) -> str:
+        """In one line; empty where labels are complete and right."""
+        said = []
+        for name, late, (p, q) in zip(names, self.late, self.spreads, strict=True):
+            if late:
+                side = "late" if late > 0 else "early"
+                said.append(f"{name} marks {counted(abs(late), 'step')} too {side}")
+            if not self.exact:
+                said.append(f"{name} is off by about {p:g} in p and {q:g} in q")
+        if self.moved:
+            said.append(f"pairs of {counted(self.moved, 'demonstration', form=',')} moved where they belong")
+        if self.added:
+            said.append(f"pairs found in {counted(self.added, 'demonstration', form=',')} without labels")
+        return "; ".join(said)
+
+
+def infer_pairs(
+    store: DemoStore,
+    episodes: Integers,
+    labels: Sequence[PairTable],
+    need: Need,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Inferred:
+    """The pairs of these episodes.
+
+    Args:
+        store: the data set.
+        episodes: numbers of the episodes.
+        labels: of each annotator a table of these episodes, in their order.
+        need: of their steps.
+        seed: fixes everything drawn.
+        device: where heads learn.
+    """
+    needed = squashed(need.entropy)
+    readings = [read_labels(table, needed) for table in labels]
+    annotated = np.any([table.annotated for table in labels], axis=0)
+    work = _Work(store, np.asarray(episodes), readings, annotated, needed, seed, torch.device(device))
+    late = tuple(each.late for each in readings)
+    given = reduce(PairTable.merge, (each.labels for each in readings))
+    with progress(f"labels of {store.task}", round((2 + CHECKED) * work.steps)) as bar:
+        exact = work.right(bar)
+        if exact and annotated.all():
+            bar.advance(bar.total - bar.done)
+            return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
+        finders = work.finders(exact, bar)
+    found = work.found(finders)
+    if exact:  # what was said stays
+        said, unsaid = np.flatnonzero(annotated), np.flatnonzero(~annotated)
+        found = PairTable.join([given.select(said), found.select(unsaid)]).select(np.argsort(np.append(said, unsaid)))
+    of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
+    spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
+    return Inferred(found, exact, late, spreads, 0 if exact else int(annotated.sum()), int((~annotated).sum()))
+
+
+class _Work:
+    """What heads learn from: as many of the episodes as teach them something, all annotated ones first."""
+
+    def __init__(
+        self,
+        store: DemoStore,
+        episodes: Integers,
+        readings: list[Readings],
+        annotated: NDArray[np.bool_],
+        needed: Floats,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.store, self.episodes, self.annotated, self.seed, self.device = store, episodes, annotated, seed, device
+        self.readings = readings
+        rng = np.random.default_rng([seed, 2])
+        told, untold = np.flatnonzero(annotated), np.flatnonzero(~annotated)
+        told = told[learned_from(store, episodes[told], rng)] if len(told) else told
+        untold = untold[learned_from(store, episodes[untold], rng)] if len(untold) else untold
+        self.chosen = np.append(told, untold)
+        self.fold = np.append(rng.permutation(len(told)) % 2, np.full(len(untold), -1))  # [chosen], -1: not annotated
+        self.fold_of = np.full(len(episodes), -1)
+        self.fold_of[annotated] = rng.permutation(int(annotated.sum())) % 2
+        self.fold_of[told] = self.fold[: len(told)]
+        self.crossed = len(told) >= FEWEST
+        self.steps = STEPS if len(told) <= MANY else MORE_STEPS
+        lengths = store.lengths[episodes]
+        starts = np.cumsum(lengths) - lengths
+        rate = np.mean([recalled_by_need(each, needed) for each in readings], axis=0)
+        self.rate = np.concatenate([rate[starts[row] : starts[row] + lengths[row]] for row in self.chosen])
+        self.data = self._read(self.chosen)
+
+    def _read(self, rows: Integers) -> DemoData:
+        return DemoData(self.store.annotated_by(None).read_packed(self.episodes[rows]), self.device)
+
+    def _finder(self, exact: bool, number: int) -> PairFinder:
+        of_chosen = [Readings(each.labels.select(self.chosen), each.late, each.spread) for each in self.readings]
+        return PairFinder(self.data, self.store.actions, of_chosen, self.rate, 10 * self.seed + number, exact)
+
+    def right(self, bar: Bar) -> bool:
+        """Whether labels are right: whether a head finds in half of them what the others have in common."""
+        if not self.crossed:
+            return all(each.spread <= NEARLY_EXACT for each in self.readings)
+        finder = self._finder(exact=True, number=2)
+        finder.learn(np.flatnonzero(self.fold == 0), np.empty(0, np.int64), round(CHECKED * self.steps), bar)
+        return finder.consistency(np.flatnonzero(self.fold == 1)) >= IN_COMMON
+
+    def finders(self, exact: bool, bar: Bar) -> list[PairFinder]:
+        """Two heads, each with half of the labels; one with all of them where they are right or few."""
+        everything = np.arange(len(self.chosen))
+        if exact or not self.crossed:
+            finder = self._finder(exact, 0)
+            finder.learn(everything, everything[:0], self.steps, bar)
+            bar.advance(bar.total - bar.done)
+            return [finder]
+        both = [self._finder(False, own) for own in range(2)]
+        for own, finder in enumerate(both):
+            finder.learn(np.flatnonzero(self.fold != own), np.flatnonzero(self.fold == own), self.steps, bar)
+        return both
+
+    def found(self, finders: list[PairFinder]) -> PairTable:
+        """What the heads find in every episode: in an annotated one the head that has not learned from its labels."""
+        parts: list[NDArray[np.float64]] = []  # [5, pairs] each: annotated, row, p, q, amount
+        for block in blocks(self.store, self.episodes):
+            data = self._read(block)
+            for start in range(0, len(block), BATCH):
+                some = np.arange(start, min(start + BATCH, len(block)))
+                found = self._amounts(data, some, self.fold_of[block[some]], finders)
+                row, q, p = found.nonzero(as_tuple=True)
+                amount, owner = found[row, q, p], block[some[row.cpu().numpy()]]
+                parts.append(np.stack([self.annotated[owner], owner, *(each.cpu().numpy() for each in (p, q, amount))]))
+        annotated, row, p, q, amount = np.concatenate(parts, 1)
+        told = sum(int(each.labels.multiplicity.sum()) for each in self.readings)
+        voices = sum(int(each.labels.annotated.sum()) for each in self.readings) / max(self.annotated.sum(), 1)
+        there = amount[(annotated > 0) & (amount >= A_PAIR)].sum()
+        if there:
+            amount *= np.clip(told / voices / there, *SCALE)  # in all as many things as the labels say
+        kept = amount >= A_PAIR
+        lengths = self.store.lengths[self.episodes]
+        row, p, q, times = (column[kept].astype(np.int32) for column in (row, p, q, np.maximum(1, np.rint(amount))))
+        return PairTable(lengths, np.ones(len(lengths), np.bool_), row, p, q, times)
+
+    def _amounts(self, data: DemoData, rows: Integers, fold: Integers, finders: list[PairFinder]) -> Tensor:
+        """What these episodes recall, `[B, T, T]`; nothing where it is hardly anything."""
+        amounts = torch.stack([finder.amounts(data, rows) for finder in finders])  # [heads, B, T, T]
+        found = amounts.mean(0)
+        if len(finders) > 1:
+            for own in range(len(finders)):
+                mine = torch.from_numpy(fold == own).to(found.device)
+                found[mine] = amounts[own, mine]
+        return found * (found >= A_PAIR / SCALE[1])

@@ -1,0 +1,141 @@
+"""A label is a reading of a latent pair: somebody marked a step that is a little off, or an interval.
+
+Here is what can be said of readings before any network has learned from them: how likely one is if the pair is truly
+somewhere, how late and how far off an annotator is, and how much a step recalls, from its need. Legend: K labels, S
+steps of all episodes end to end, W steps of a window around each label.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentiontuner.demos.pairs import PairTable
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+EXACT = 0.25
+"""The spread, in steps, of readings that are right."""
+
+SPREADS = (EXACT, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+"""Spreads that are told apart, in steps."""
+
+LATEST = 8
+"""Steps that an annotator may be late or early by."""
+
+WORTH_MOVING = 0.2
+"""Nats a label must be likelier on average for its annotator to be called late: chance finds less in a few labels."""
+
+FARTHEST = 24
+"""Steps between a reading and what it is of, at most."""
+
+LEAST = 1e-4
+"""How many things a step recalls at least, as far as anybody knows."""
+
+
+def log_reading(first: Tensor, last: Tensor, lowest: Tensor, highest: Tensor, at: Tensor, spread: float) -> Tensor:
+    """The log-probability that `[first, last]` `[K]` is read where the step truly is `at` `[K, W]`: the share of a
+    normal distribution around it. Readings beyond the `lowest` or `highest` `[K]` possible step were put there."""
+    upper = torch.special.ndtr((last[:, None] + 0.5 - at) / spread).masked_fill((last >= highest)[:, None], 1.0)
+    lower = torch.special.ndtr((first[:, None] - 0.5 - at) / spread).masked_fill((first <= lowest)[:, None], 0.0)
+    log: Tensor = (upper - lower).clamp(min=1e-12).log()
+    return log
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The labels of one annotator, without the lateness found in them.
+
+    Attributes:
+        labels: the labels, `late` steps earlier than they were.
+        late: steps that the annotator marks too late; below 0: too early.
+        spread: standard deviation of the deciding steps, in steps; `EXACT` where they are right.
+    """
+
+    labels: PairTable
+    late: int
+    spread: float
+
+
+def squashed(entropy: NDArray[np.float32]) -> Floats:
+    """Need `[S]` from 0 to 1: (h / (h + mean h))². A step of much need counts hardly more than one of some: how much is
+    recalled is for the labels to say."""
+    h = entropy.astype(np.float64)
+    return np.asarray((h / (h + max(h.mean(), 1e-9))) ** 2)
+
+
+def read_labels(labels: PairTable, need: Floats) -> Readings:
+    """How late and how far off labels are, by where need is: they are of steps that need a memory. `need` `[S]` is
+    from 0 to 1."""
+    if not len(labels):
+        return Readings(labels, 0, EXACT)
+    found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
+    spread = max(SPREADS, key=lambda each: found[0, each])
+    late, its = max(found, key=lambda each: found[each])
+    if found[late, its] > found[0, spread] + WORTH_MOVING:
+        return Readings(labels.shift(-late, -late), late, its)
+    return Readings(labels, 0, spread)
+
+
+def _lateness() -> range:
+    return range(-LATEST, LATEST + 1)
+
+
+def _fit(labels: PairTable, need: Floats, late: int, spread: float) -> float:
+    """The mean log-likelihood of the labels' deciding steps, if these are drawn from the steps by their need."""
+    likely, steps = _deciding(labels, late, spread)
+    starts = np.cumsum(labels.lengths) - labels.lengths
+    some = need + 1e-3
+    in_all = np.add.reduceat(some, starts)[labels.episode]
+    return float(np.log((likely * some[steps]).sum(1) / in_all + 1e-12).mean())
+
+
+def _deciding(labels: PairTable, late: int, spread: float) -> tuple[Floats, Integers]:
+    """For each label and each step near it the probability of reading its q if that was the deciding step, and that
+    step's number among all: `[K, W]` each."""
+    reach = min(FARTHEST, int(np.ceil(3 * spread)) + int((labels.q_last - labels.q).max(initial=0)))
+    middle = (labels.q + labels.q_last) // 2 - late
+    at = middle[:, None].astype(np.int64) + np.arange(-reach, reach + 1)
+    end = labels.lengths[labels.episode] - 1
+    q, q_last, lowest, highest = (
+        torch.from_numpy(np.asarray(each, np.float64)) for each in (labels.q, labels.q_last, np.ones_like(end), end)
+    )
+    likely = log_reading(q, q_last, lowest, highest, torch.from_numpy(at + late), spread).exp().numpy()
+    starts = np.cumsum(labels.lengths) - labels.lengths
+    inside = (at >= 1) & (at <= end[:, None])
+    return np.where(inside, likely, 0), np.clip(at, 0, end[:, None]) + starts[labels.episode][:, None]
+
+
+def recalled_by_need(readings: Readings, need: Floats, rounds: int = 2) -> Floats:
+    """How many things each step recalls `[S]`, as a function of its need that rises: labels are dealt out to the steps
+    near them, by how likely each is and how much it recalls; then the means of what was dealt are made to rise."""
+    labels = readings.labels
+    if not len(labels):
+        return np.maximum(need, LEAST)
+    annotated = np.repeat(labels.annotated, labels.lengths)
+    likely, steps = _deciding(labels, 0, readings.spread)
+    rate: Floats = need * labels.multiplicity.sum() / max(need[annotated].sum(), 1e-9)
+    for _ in range(rounds):
+        dealt = likely * rate[steps]
+        dealt *= (labels.multiplicity / (dealt.sum(1) + 1e-12))[:, None]
+        amounts = np.bincount(steps.ravel(), dealt.ravel(), minlength=len(need)).astype(np.float64)
+        rate = np.maximum(rising(need[annotated], amounts[annotated], need), LEAST)
+    return rate
+
+
+def rising(x: Floats, y: Floats, at: Floats) -> Floats:
+    """The rising function of x that is closest to y (isotonic regression), at other points."""
+    levels, owner, counts = np.unique(np.round(x, 4), return_inverse=True, return_counts=True)
+    blocks: list[tuple[float, int, float]] = []  # sum, number, first x
+    for total, number, first in zip(np.bincount(owner, y), counts, levels, strict=True):
+        block = (float(total), int(number), float(first))
+        while blocks and blocks[-1][0] / blocks[-1][1] >= block[0] / block[1]:
+            before = blocks.pop()
+            block = (before[0] + block[0], before[1] + block[1], before[2])
+        blocks.append(block)
+    means = np.array([total / number for total, number, _ in blocks])
+    place = np.searchsorted([first for _, _, first in blocks], np.round(at, 4), side="right") - 1
+    return np.asarray(means[np.clip(place, 0, None)])
