@@ -23,15 +23,16 @@ MAY_IMPORT = {
     "viz": {"core", "spaces", "demos", "envs", "experts", "tasks", "data"},
     "models": {"core", "spaces", "data"},
     "losses": {"core", "data", "models"},
-    "methods": {"core", "spaces", "demos", "tasks", "data", "models", "losses"},
+    "insight": {"core", "spaces", "demos", "tasks", "data", "models", "viz"},
+    "methods": {"core", "spaces", "demos", "tasks", "data", "models", "losses", "insight"},
     "runs": {"core", "spaces", "demos", "tasks", "models", "methods"},
-    "training": {"core", "demos", "tasks", "data", "models", "losses", "methods", "runs", "viz"},
+    "training": {"core", "demos", "tasks", "data", "models", "losses", "insight", "methods", "runs", "viz"},
     "evaluation": {"core", "spaces", "demos", "experts", "tasks", "data", "viz", "models", "methods", "runs"},
     "studio": {"core", "spaces", "demos", "experts", "tasks", "viz", "runs", "evaluation"},
 }
 MAY_IMPORT["experiments"] = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
-TORCH_STARTS_AT = {"data", "models", "losses", "training", "experiments", "evaluation"}
+TORCH_STARTS_AT = {"data", "models", "losses", "insight", "training", "experiments", "evaluation"}
 CHOOSING = {"models.sizes", "models.heads", "training.demonstrations", "experiments.running.reproduce"}
 """What chooses and checks before anything is computed: quick too, so that a mistake is told at once."""
 

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from attentiontuner.core.errors import UserError
 from attentiontuner.spaces import ActionSpec
 
+DRAWN = 16
+"""Actions that an entropy without a closed form is estimated from."""
+
 
 class ActionHead(nn.Module, ABC):
     """What a network needs to know of its actions; those of `spec`.
@@ -46,6 +49,13 @@ class ActionHead(nn.Module, ABC):
         self, distribution: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None
     ) -> Tensor:
         """The likeliest actions `[S, …]`; with a temperature above 0, drawn ones."""
+
+    def entropy(self, distribution: Tensor) -> Tensor:
+        """Of the distributions `[S, P]`, in nats: `[S]`, float32. Where it has no closed form, the mean negative
+        log-likelihood of a few actions that are drawn, the same ones for the same distributions."""
+        generator = torch.Generator(distribution.device).manual_seed(0)
+        drawn = [self.choose(distribution, 1.0, generator) for _ in range(DRAWN)]
+        return torch.stack([self.negative_log_likelihood(distribution, actions) for actions in drawn]).mean(0)
 
     @abstractmethod
     def agreement(self, distribution: Tensor, actions: Tensor) -> Tensor:
@@ -96,6 +106,10 @@ class DiscreteHead(ActionHead):
         else:
             drawn = [part.argmax(-1) for part in parts]
         return torch.stack(drawn, -1).view(len(distribution), *self.spec.shape)
+
+    def entropy(self, distribution: Tensor) -> Tensor:
+        logs = [part.log_softmax(-1) for part in distribution.float().split(self.sizes, -1)]
+        return -torch.stack([(part.exp() * part).sum(-1) for part in logs]).sum(0)
 
     def agreement(self, distribution: Tensor, actions: Tensor) -> Tensor:
         same = (self.choose(distribution) == actions).view(len(actions), -1)

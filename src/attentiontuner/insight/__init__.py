@@ -1,0 +1,1 @@
+"""What a data set says of memory by itself, without any annotation."""

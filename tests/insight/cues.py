@@ -1,0 +1,70 @@
+"""Tiny data sets that need a memory, or none: a cue is shown once, and at a fork it says where to go."""
+
+from pathlib import Path
+
+import numpy as np
+
+from attentiontuner.demos import Demonstration, DemoWriter
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.spaces.observation import Part
+
+FLOOR, CUE_LEFT, CUE_RIGHT, FORK = range(4)
+LEFT, RIGHT, FORWARD = range(3)
+STEPS, FORK_AT = 8, 6
+VECTOR = ObservationSpec("vector", (5,))
+GRID = ObservationSpec("grid", (2, 2, 1), (4,))
+IMAGE = ObservationSpec("image", (12, 12, 3))
+BOTH = ObservationSpec(parts={"camera": Part("image", (12, 12, 3)), "state": Part("vector", (5,))})
+ACTIONS = ActionSpec.discrete(("left", "right", "forward"))
+TWO_CHOICES = ActionSpec.multi_discrete((3, 2))
+
+
+def shown(what: np.ndarray, part: Part, rng: np.random.Generator) -> np.ndarray:
+    """What is there at each step, `[T]`, as one part of an observation."""
+    if part.kind == "vector":
+        return np.c_[np.eye(4)[what], rng.random(len(what))].astype(np.float32)
+    if part.kind == "grid":
+        return np.broadcast_to(what[:, None, None, None], (len(what), *part.shape)).astype(np.uint8)
+    images = np.zeros((len(what), *part.shape), np.uint8)
+    for step, kind in enumerate(what):
+        images[step, 6 * (kind // 2) : 6 * (kind // 2) + 6, 6 * (kind % 2) : 6 * (kind % 2) + 6] = 200
+    return images
+
+
+def cue_store(
+    path: Path,
+    episodes: int = 40,
+    observation: ObservationSpec = VECTOR,
+    actions: ActionSpec = ACTIONS,
+    remembered: bool = True,
+) -> DemoStore:
+    """A data set whose expert recalls at step 6 the cue of step 1 or 2; not `remembered`: it turns left, always."""
+    writer = DemoWriter(
+        path,
+        task="cues",
+        observation=observation,
+        actions=actions,
+    )
+    rng = np.random.default_rng(0)
+    made = []
+    for seed in range(episodes):
+        cue_at, side = 1 + seed % 2, int(rng.integers(2)) if remembered else LEFT
+        what, taken = np.full(STEPS, FLOOR), np.full(STEPS, FORWARD)
+        what[cue_at], what[FORK_AT], taken[FORK_AT] = CUE_LEFT + side, FORK, side
+        parts = {name: shown(what, part, rng) for name, part in observation.parts}
+        made.append(
+            Demonstration(
+                observations=parts[""] if observation.plain else parts,
+                actions=taken if actions.kind == "discrete" else np.stack([taken, taken % 2], 1),
+                rewards=np.zeros(STEPS),
+                terminated=True,
+                truncated=False,
+                seed=seed,
+                success=True,
+                pairs=[(cue_at, FORK_AT)] if remembered else [],
+            )
+        )
+    for first in range(0, episodes, 16):
+        writer.append(made[first : first + 16], annotator="expert")
+    return DemoStore.open(path)
