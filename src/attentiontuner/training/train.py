@@ -93,7 +93,7 @@ def train(
         labels = _labels(config, data, episodes)
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
         if team.first:
-            run.begin(config, source.fingerprint(), software())
+            run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
         team.wait()
         state = run.load_state()
         if state is not None and state.epoch == config.epochs:
