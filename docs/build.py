@@ -1,9 +1,11 @@
-"""`make docs`: the documentation site, built from the pages as GitHub shows them and from docstrings.
+"""`make docs`: the documentation site, built from the pages as GitHub shows them, the notebook and docstrings.
 
 The pages keep their places (README.md, docs/, results/README.md), and with them every relative link. What they link to
 is copied along, so that the site links to nothing outside itself.
 """
 
+import base64
+import json
 import re
 import shutil
 import subprocess
@@ -11,12 +13,14 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import attentiontuner
 
 ROOT = Path(__file__).parent.parent
 PAGES, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"  # as zensical.toml says
+NOTEBOOK = Path("examples") / "first_hour.ipynb"
 LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
@@ -26,6 +30,7 @@ def main() -> None:
         there = PAGES / path.relative_to(ROOT)
         there.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, there)
+    write_notebook(ROOT / NOTEBOOK, PAGES / NOTEBOOK.with_suffix(".md"))
     (PAGES / "reference.md").write_text(reference(), encoding="utf-8")
     built = subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=False)
     if built.returncode:
@@ -43,6 +48,30 @@ def with_linked(pages: list[Path]) -> list[Path]:
             targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
             found += [path for path in dict.fromkeys(targets) if path.is_file() and path not in found]
     return found
+
+
+def write_notebook(notebook: Path, page: Path) -> None:
+    """The notebook as a page: its cells and what they show, but for messages on stderr; pictures beside it."""
+    parts: list[str] = []
+    for number, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"]):
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", []):
+            parts += shown(output, page.with_name(f"{page.stem}-{number}"))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def shown(output: dict[str, Any], picture: Path) -> Iterator[str]:
+    """What one output of a cell puts on the page: text, or a picture, written to `picture` with its ending."""
+    if output.get("name") == "stdout":
+        yield f"```\n{''.join(output['text'])}```"
+    for kind, content in output.get("data", {}).items():
+        if kind.startswith("image/"):
+            path = picture.with_suffix("." + kind.removeprefix("image/"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(base64.b64decode("".join(content)))
+            yield f"![What the cell above shows]({path.name})"
 
 
 def reference() -> str:

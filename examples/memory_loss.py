@@ -93,7 +93,8 @@ class HuggingFacePolicy(Policy):
 
         super().__init__()
         sizes = {"vocab_size": 1, "n_positions": LONGEST, "n_embd": D, "n_layer": 1, "n_head": HEADS}
-        config = GPT2Config(**sizes, attn_pdrop=0.0, attn_implementation="eager")
+        no_words = {"bos_token_id": None, "eos_token_id": None}
+        config = GPT2Config(**sizes, **no_words, attn_pdrop=0.0, attn_implementation="eager")
         self.transformer = GPT2Model(config)
 
     def forward(self, observations: Tensor, actions: Tensor, expert: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:

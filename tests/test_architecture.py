@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "viz": {"core", "spaces", "demos", "envs", "experts", "tasks", "data"},
     "models": {"core", "spaces", "data"},
     "losses": {"core", "data", "models"},
-    "insight": {"core", "spaces", "demos", "tasks", "data", "models", "viz"},
+    "insight": {"core", "spaces", "demos", "tasks", "data", "models", "losses", "viz"},
     "methods": {"core", "spaces", "demos", "tasks", "data", "models", "losses", "insight"},
     "runs": {"core", "spaces", "demos", "tasks", "models", "methods"},
     "training": {"core", "demos", "tasks", "data", "models", "losses", "insight", "methods", "runs", "viz"},

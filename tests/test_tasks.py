@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
@@ -238,3 +240,39 @@ def test_a_horizon_that_cannot_be_told_from_the_settings_is_one_line():
         UserError, match=r"task 'hallway': its horizon .* settings .*'abc'.*test_tasks.py, line \d+: Type"
     ):
         _ = task.max_steps
+
+
+IN_A_NOTEBOOK = """
+import gymnasium as gym, attentiontuner as at
+class Light(gym.Env):
+    observation_space, action_space = gym.spaces.Box(0, 1, (2,)), gym.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal = int(self.np_random.integers(2))
+        return self.observation_space.low + self.goal, {}
+    def step(self, action):
+        return self.observation_space.low, float(action == self.goal), True, False, {}
+class Follow:
+    def __init__(self, env): pass
+    def decide(self, seen): return at.Decision(int(seen[0]))
+gym.register("Light-v0", Light, max_episode_steps=1)
+task = at.Task.from_env("Light-v0", expert=Follow)
+assert len(at.collect(task, 6, seed=0, out="data", shard_episodes=2)) == 6
+class Sighted:
+    def reset(self, n): pass
+    def restart(self, rows): pass
+    def act(self, seen): return seen[:, 0].astype(int)
+print(at.evaluate(Sighted(), task, 100)[1]["success_rate"])
+at.evaluate(Sighted(), task, 100, workers=2)
+"""
+
+
+def test_a_task_of_a_notebook_is_played_in_its_own_process(tmp_path):
+    """What is defined there no other process can import: where workers are asked for, that is said."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_A_NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout == "1.0\n", ran.stderr
+    said = ran.stderr.splitlines()[-1]
+    assert "UserError: task 'light' cannot be sent to worker processes" in said
+    assert "the environment of a notebook: put it into a file and import that, or use --workers 0" in said

@@ -92,8 +92,14 @@ def test_a_policy_of_another_task_is_refused():
         rollout(ModelPolicy(toy_model(), 200), get_task("hallway"), SEEDS, workers=0)
     with pytest.raises(UserError, match="trained on task 'hallway', this is task 'toy-recall'"):
         rollout(ModelPolicy(toy_model(), 12, task="hallway"), recall_task(), SEEDS, workers=0)
-    with pytest.raises(UserError, match="room for 11 steps, task 'toy-recall' can take 12"):
-        rollout(ModelPolicy(toy_model(), 11), recall_task(), SEEDS, workers=0)
+
+
+def test_a_policy_makes_room_for_a_longer_task():
+    expected = rollout(ModelPolicy(toy_model(), 12), recall_task(), SEEDS, workers=0)
+    small = ModelPolicy(toy_model(), 3)
+    small.reset(len(SEEDS))
+    assert rollout(small, recall_task(), SEEDS, workers=0) == expected
+    assert max(result.length for result in expected) > 3
 
 
 def test_wrong_shapes_and_too_long_episodes_are_refused():
@@ -355,11 +361,17 @@ def test_the_loops_on_the_page_run(trained, monkeypatch, tmp_path):
     assert played[-len(exported) :] == exported
 
 
-def test_a_task_that_is_not_registered_is_asked_for_in_python_too(trained, monkeypatch):
+def test_where_a_task_is_not_registered_the_longest_demonstration_is_the_longest_episode(
+    trained, monkeypatch, tmp_path
+):
     monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {})
+    config = Run("any").load_model().config
+    Run(tmp_path / "new").begin(config, {}, {}, longest=7)
+    assert load_policy(tmp_path / "new", device="cpu").max_steps == 7
+    assert load_policy(tmp_path / "new", device="cpu", max_steps=5).max_steps == 5
+    Run(tmp_path / "run").begin(config, {}, {})  # as before 0.2: it does not know
     with pytest.raises(UserError, match=r"run.*'toy-recall'.*import the file that registers it.*or give max_steps="):
-        load_policy("run", device="cpu")
-    assert load_policy("run", device="cpu", max_steps=5).max_steps == 5
+        load_policy(tmp_path / "run", device="cpu")
 
 
 def test_a_policy_that_was_not_reset_says_so():

@@ -12,6 +12,7 @@ from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import DemoStore
+from attentiontuner.evaluation.policy import load_policy
 from attentiontuner.runs.run import Run
 from attentiontuner.tasks import task as tasks
 from attentiontuner.tasks.task import Task, get_task, register_task
@@ -66,6 +67,7 @@ def test_recordings_need_no_task_declared_again(
     assert main(["evaluate", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "run1 was trained on task 'toy-grid', of which no environment is known here: register one in a file" in line
+    assert load_policy(run, device="cpu").max_steps == DemoStore.open(data).lengths.max()
     assert main(["inspect", str(data), "--verify", "--picture", str(tmp_path / "one.png")]) == 0
     assert (tmp_path / "one.png").is_file()
 

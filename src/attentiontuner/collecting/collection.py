@@ -156,12 +156,13 @@ def _collect_missing(
 ) -> Generator[ShardEntry, None, None]:
     """The shards as they are finished. Stopped in whatever way, the processes leave; a half-made shard is lost."""
     processes = min(len(missing), workers or usable_cores())
-    if processes <= 1:
+    problem = why_it_cannot_travel(task) if processes > 1 else ""
+    if problem and workers is not None:
+        raise UserError(f"{problem}, or use --workers 1")
+    if processes <= 1 or problem:
         for index in missing:
             yield collect_shard(writer.path, writer.manifest, task, index)
         return
-    if problem := why_it_cannot_travel(task):
-        raise UserError(f"{problem}, or use --workers 1")
     work = partial(collect_shard, writer.path, writer.manifest, task)
     with handled(leave, signal.SIGTERM), Crew(work, processes) as crew:
         for answers in crew.answers(iter(missing)):

@@ -53,7 +53,8 @@ def expert_matrices(
     Args:
         pairs: for each episode what `expert_matrix` takes; None where it is not annotated.
         lengths: `[B]`, steps of each episode.
-        attend_self, tokens_per_step: as in `expert_matrix`.
+        attend_self: as in `expert_matrix`.
+        tokens_per_step: as in `expert_matrix`.
         padded_to: n, the tokens that every episode is padded to at its end; by default those of the longest.
 
     Returns:

@@ -22,7 +22,7 @@ from attentiontuner.models.network import Network
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.spaces import SpaceError
-from attentiontuner.tasks.task import Task, all_tasks, get_task, why_it_cannot_travel
+from attentiontuner.tasks.task import Task, all_tasks, get_task
 
 WARM_UP_STEPS = 3
 """Steps before a CUDA graph is captured, as PyTorch asks for."""
@@ -35,7 +35,7 @@ class ModelPolicy:
 
     Attributes:
         model: has `config`, `start` and `step`, see `models`. It is put into evaluation mode.
-        max_steps: the longest episode the cache has room for.
+        max_steps: the longest episode the cache has room for; a task that `check` finds longer gets more.
         watch: heads whose attention is kept: after `act`, `weights[head]` is `[n, max_steps]`, the weight of each
             observation so far (what is missing to 1 lies on the actions; for a recall network the number of things
             recalled there).
@@ -64,7 +64,7 @@ class ModelPolicy:
         return ModelPolicy(self.model, self.max_steps, watch=self.watch, task=self.task)
 
     def check(self, task: Task) -> None:
-        """Refuse a task this model was not made for."""
+        """Refuse a task this model was not made for; make room for its episodes."""
         if self.task not in ("", task.name):
             raise UserError(f"the policy was trained on task {self.task!r}, this is task {task.name!r}")
         config = self.model.config
@@ -74,10 +74,7 @@ class ModelPolicy:
                 f"gives {task.observation} observations and has {task.actions}"
             )
         if task.max_steps > self.max_steps:
-            raise UserError(
-                f"the policy has room for {counted(self.max_steps, 'step')}, task {task.name!r} can take "
-                f"{task.max_steps}: load it with max_steps"
-            )
+            self.max_steps, self._rows = task.max_steps, None
 
     @torch.inference_mode()
     def reset(self, n: int) -> None:
@@ -204,7 +201,8 @@ class ModelPolicy:
         self._time = np.where(self._begins, 0, self._time + 1)
         if self._time.max(initial=0) >= self.max_steps:
             room = counted(self.max_steps, "step")
-            raise UserError(f"row {self._time.argmax()} is longer than the {room} the policy has room for")
+            longer = f"row {self._time.argmax()} is longer than the {room} the policy has room for"
+            raise UserError(f"{longer}: load it with a larger max_steps")
         self._here.last_actions.numpy()[...] = self._last
         self._here.begins.numpy()[...] = self._begins
         for there, here in zip(self._there, self._here, strict=True):
@@ -276,8 +274,8 @@ def load_policy(
         run: the run's folder.
         best: the weights with the best success rate during training, not the latest.
         device: where it computes; the GPU if there is one.
-        max_steps: the longest episode, where it is longer than the task it was trained on, or the task is not
-            registered.
+        max_steps: the longest episode, where it is longer than those of the task it was trained on, or, if that is not
+            registered, than the longest demonstration. `evaluate` makes room by itself.
         watch: heads whose attention is kept for `policy.recalled()` and `policy.weights`: "supervised" (without any,
             those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
             default: each costs a little at every step.
@@ -295,13 +293,21 @@ def as_policy(
     """The policy of a trained network; see `load_policy`."""
     config = trained.config
     heads = _heads_to_watch(watch, trained)
-    if not max_steps and config.task not in all_tasks():
+    steps = max_steps or _horizon(trained)
+    return ModelPolicy(trained.model.to(choose_device(device)), steps, watch=heads, task=config.task)
+
+
+def _horizon(trained: Trained) -> int:
+    """The longest episode of a run's task, where that is registered; else its longest demonstration."""
+    config = trained.config
+    if config.task in all_tasks():
+        return get_task(config.task, config.settings).max_steps
+    if (longest := trained.run.longest()) is None:
         raise UserError(
             f"{trained.run.path} was trained on task {config.task!r}, which is not registered: import the file that "
             "registers it before load_policy (for commands: `attentiontuner --import FILE ...`), or give max_steps="
         )
-    steps = max_steps or get_task(config.task, config.settings).max_steps
-    return ModelPolicy(trained.model.to(choose_device(device)), steps, watch=heads, task=config.task)
+    return longest
 
 
 def _heads_to_watch(watch: str | Head | Sequence[Head] | None, trained: Trained) -> tuple[Head, ...]:
@@ -351,10 +357,8 @@ def success_during_training(
     """The function model → success rate (0 to 1) that `training.train` calls now and then.
 
     It always plays the same episodes, which are not those of `evaluate` unless its seed is given; the model's training
-    mode is left as it was. A task that cannot be sent to worker processes is played in this one.
+    mode is left as it was.
     """
-    if workers is None and why_it_cannot_travel(task):
-        workers = 0
 
     def success(model: Network) -> float:
         training = model.training

@@ -27,7 +27,7 @@ from attentiontuner.evaluation.workers import (
     RowError,
 )
 from attentiontuner.spaces import SpaceError
-from attentiontuner.tasks.task import Task
+from attentiontuner.tasks.task import Task, why_it_cannot_travel
 
 DEFAULT_BATCH = 128
 
@@ -85,9 +85,11 @@ class EpisodeResult:
         return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
 
 
-def default_workers(episodes: int) -> int:
-    """Worker processes worth starting for that many episodes on this machine."""
-    return usable_cores() if episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 else 0
+def default_workers(task: Task, episodes: int) -> int:
+    """Worker processes worth starting for that many episodes on this machine; none where they would not know the
+    task."""
+    several = episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 and not why_it_cannot_travel(task)
+    return usable_cores() if several else 0
 
 
 def rollout(
@@ -119,13 +121,13 @@ def rollout(
         raise UserError(f"batch {batch}, workers {workers}: give at least 1 and 0")
     if not seeds:
         return []
-    workers = default_workers(len(seeds)) if workers is None else workers
+    workers = default_workers(task, len(seeds)) if workers is None else workers
     rows = min(batch, len(seeds))
     alone: Any = policy if hasattr(policy, "player") else None
-    twin = policy.clone() if alone is None and hasattr(policy, "clone") and rows > 1 else None
-    policies: list[Any] = [policy] if twin is None else [policy, twin]
     play = _Play(task, seeds, range(len(seeds)) if episodes is None else episodes, on_result)
     play.check(policy)
+    twin = policy.clone() if alone is None and hasattr(policy, "clone") and rows > 1 else None
+    policies: list[Any] = [policy] if twin is None else [policy, twin]
     environments = Environments(task, rows, workers, groups=len(policies), alone=alone)
     try:
         play.run(environments, policies, alone is not None)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from attentiontuner.insight.steps import Steps
 from attentiontuner.models.actions import action_head
-from attentiontuner.models.embedders import images_for
 from attentiontuner.models.memory import MemoryOptions, ObservationMemory, observation_memory
+from attentiontuner.models.sizes import images_for
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
 WIDTH = 64

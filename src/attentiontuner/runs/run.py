@@ -78,6 +78,11 @@ class Run:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self.path / CONFIG} is damaged: {error}") from error
 
+    def longest(self) -> int | None:
+        """Steps of the longest demonstration it was trained on; None where it does not know, as before 0.2."""
+        longest = self._read_config().get("longest")
+        return longest if isinstance(longest, int) else None
+
     def weights(self, best: bool = False) -> Path:
         """The file with the newest weights, or with the best evaluated ones."""
         path = self.path / (BEST if best else MODEL)
@@ -143,19 +148,26 @@ class Run:
             return config
         return replace(config, include_failed=True)
 
-    def begin(self, config: "TrainConfig", data: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+    def begin(
+        self,
+        config: "TrainConfig",
+        data: Mapping[str, Any],
+        versions: Mapping[str, str],
+        longest: int | None = None,
+    ) -> None:
         """Get ready to train: write `config.json`, or check that the one there says the same; the first difference is a
         `UserError`. What a killed process left unfinished is removed.
 
         A run may become longer, unless its learning rate was planned for so many epochs. `versions` are those of this
-        session; `config.json` keeps the first session's, and under `sessions` each that came with others.
+        session; `config.json` keeps the first session's, and under `sessions` each that came with others. `longest` are
+        the steps of the longest demonstration, for who plays what was learned.
         """
         if not (self.path / CONFIG).exists():
             if (self.path / STATES).exists():
                 lost = f"it has training states but no {CONFIG}"
                 raise UserError(f"{self.path} is damaged: {lost}; delete it to start again")
-            value = {"schema": SCHEMA, "train": config.to_json(), "data": dict(data), "versions": dict(versions)}
-            write_json(self.path / CONFIG, value)
+            run = {"train": config.to_json(), "data": dict(data), "longest": longest, "versions": dict(versions)}
+            write_json(self.path / CONFIG, {"schema": SCHEMA, **run})
             return
         before = self._read_config()
         now = self._grown(before, config, data)

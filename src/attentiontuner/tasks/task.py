@@ -272,7 +272,27 @@ def why_it_cannot_travel(task: Task) -> str:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         problem = f"task {task.name!r} cannot be sent to worker processes ({error})"
         return f"{problem}: define its functions at the top of a file"
+    if here := _known_here_alone(task):
+        return (
+            f"task {task.name!r} cannot be sent to worker processes, which do not know the {here} of a notebook: "
+            "put it into a file and import that"
+        )
     return ""
+
+
+def _known_here_alone(task: Task) -> str:
+    """What of a task is defined in a notebook or an interactive session: a new process imports no such thing."""
+    main = sys.modules["__main__"]
+    if getattr(main, "__file__", None) is not None or getattr(main, "__spec__", None) is not None:
+        return ""
+    spec = gym.registry.get(task.env_id or "")
+    parts = {
+        "environment": spec and spec.entry_point,
+        "expert": task.expert,
+        "wrap": task.wrap,
+        "success": task.success,
+    }
+    return next((name for name, part in parts.items() if getattr(part, "__module__", "") == "__main__"), "")
 
 
 def register_task(task: Task) -> Task:

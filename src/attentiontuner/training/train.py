@@ -96,7 +96,7 @@ def train(
         labels = _labels(config, data, episodes)
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
         if team.first:
-            run.begin(config, source.fingerprint(), software())
+            run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             if config.labels == "readings" and config.needs_pairs:
                 source.labels = _inferred(config, data, episodes, labels, run, place)
         team.wait()
