@@ -154,6 +154,9 @@ PARTS_OF_IMAGES: Mapping[str, Mapping[str, Any]] = {
 }
 """What can be taken away from recall heads, by the title of its column."""
 
+OFF, SOME, LABELLED = (0, 1, 2, 5), (1, 2, 5, 10, 50), (200, 1000)
+"""Standard deviations of labels in steps, numbers of annotated demonstrations, and of how many."""
+
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
 """Title and end of the condition's name of the control."""
 
@@ -196,6 +199,39 @@ def _few_columns() -> list[Column]:
     """A line of five columns for each method, and for random pairs."""
     lines = [_few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in FEW]
     return lines + [_few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in FEW]
+
+
+def _marked(title: str, demos: int, name: str, **config: Any) -> Column:
+    """Recall heads that take labels for readings, with so many demonstrations."""
+    changed = {"labels": "readings", **config, "demos": demos}
+    return Column(title, "recall", Condition(f"labels-{demos}-{name}", changed, collected=FEW_COLLECTED))
+
+
+def _off(deviation: float) -> dict[str, float]:
+    return {"noise_p": deviation, "noise_q": deviation}
+
+
+def _sloppy(demos: int) -> list[Column]:
+    """Labels that are off, and controls."""
+    given = [_marked(f"{demos:,}, σ = {off}", demos, f"off-{off}", **_off(off)) for off in OFF]
+    controls = {
+        "late by 3": {"late": 3},
+        "σ = 2 as marked": {**_off(2), "labels": "exact"},
+        "random pairs": {"pairs": "random"},
+        "shuffled pairs": {"pairs": "shuffled"},
+        "need alone": {"pairs": "none"},
+    }
+    named = {title: title.replace("σ = ", "off ").replace(" ", "-") for title in controls}
+    return given + [_marked(f"{demos:,}, {title}", demos, named[title], **controls[title]) for title in controls]
+
+
+def _sparse(demos: int) -> list[Column]:
+    """Labels of a few demonstrations; of ten, labels that are off too."""
+    few = [
+        _marked(f"{number} of {demos:,}", demos, f"few-{number}", annotated_fraction=number / demos) for number in SOME
+    ]
+    ten = {"annotated_fraction": 10 / demos, **_off(2)}
+    return [*few, _marked(f"10 of {demos:,}, σ = 2", demos, "few-10-off-2", **ten)]
 
 
 def _parts(demos: int, parts: Mapping[str, Mapping[str, Any]]) -> list[Column]:
@@ -369,6 +405,27 @@ RECIPES: dict[str, Recipe] = {
             "Recall heads with each part taken away, images, 300 demonstrations (not in the paper)",
             ("mortar-mayhem", "mystery-path", "searing-spotlights"),
             _parts(300, {**PARTS, **PARTS_OF_IMAGES}),
+            seeds=FEW_SEEDS,
+        ),
+        Recipe(
+            "sloppy",
+            "Labels that are a few steps off: standard deviation of p and q (not in the paper)",
+            ("hallway", "ordering", "counting", "mortar-mayhem"),
+            (
+                *(column for demos in LABELLED for column in _sloppy(demos)),
+                _changed("The paper's number, σ = 2", "readings-off-2", labels="readings", **_off(2)),
+            ),
+            seeds=FEW_SEEDS,
+        ),
+        Recipe(
+            "sparse",
+            "Labels of a few demonstrations (not in the paper)",
+            ("hallway", "ordering", "counting", "mortar-mayhem"),
+            (
+                *(column for demos in LABELLED for column in _sparse(demos)),
+                _changed("0.1 %", "readings-few-0.1", labels="readings", annotated_fraction=0.001),
+                _changed("1 %", "readings-few-1", labels="readings", annotated_fraction=0.01),
+            ),
             seeds=FEW_SEEDS,
         ),
         Recipe(
