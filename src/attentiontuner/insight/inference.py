@@ -133,6 +133,8 @@ def infer_pairs(
         seed: fixes everything drawn.
         device: where heads learn.
     """
+    if not np.array_equal(need.lengths, store.lengths[episodes]):
+        raise UserError(f"the need of other episodes than these of {store.path}: compute it again")
     needed = squashed(need.entropy)
     readings = [read_labels(table, needed) for table in labels]
     annotated = np.any([table.annotated for table in labels], axis=0)

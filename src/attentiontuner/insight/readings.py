@@ -29,6 +29,9 @@ LATEST = 8
 WORTH_MOVING = 0.2
 """Nats a label must be likelier on average for its annotator to be called late: chance finds less in a few labels."""
 
+PATIENCE = 0.01
+"""Nats a label must be likelier for each step that its annotator is later: of two that explain it take the smaller."""
+
 FARTHEST = 24
 """Steps between a reading and what it is of, at most."""
 
@@ -74,7 +77,7 @@ def read_labels(labels: PairTable, need: Floats) -> Readings:
         return Readings(labels, 0, EXACT)
     found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
     spread = max(SPREADS, key=lambda each: found[0, each])
-    late, its = max(found, key=lambda each: found[each])
+    late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
     if found[late, its] > found[0, spread] + WORTH_MOVING:
         return Readings(labels.shift(-late, -late), late, its)
     return Readings(labels, 0, spread)

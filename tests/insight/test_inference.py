@@ -1,0 +1,104 @@
+"""Pairs from labels that are off, of a few demonstrations, or by several people."""
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.insight import need as need_of
+from attentiontuner.insight.inference import Inferred, infer_pairs
+from attentiontuner.insight.need import Need, find_need
+from tests.insight.cues import GRID, cue_store
+
+EPISODES = 60
+
+
+@pytest.fixture(scope="module")
+def cues(tmp_path_factory):
+    """A data set, the pairs of its expert, and the need of its steps."""
+    store = cue_store(tmp_path_factory.mktemp("cues") / "data", EPISODES, GRID)
+    passes, need_of.PASSES = need_of.PASSES, 6
+    found = find_need(store)
+    need_of.PASSES = passes
+    return store, store.read_pairs(), found
+
+
+def infer(cues, *labels: PairTable, seed: int = 0) -> Inferred:
+    store, _, need = cues
+    return infer_pairs(store, np.arange(EPISODES), labels, need, seed=seed)
+
+
+def agreement(found: PairTable, true: PairTable) -> float:
+    """The share of pairs that both have, of those that one has."""
+    ours, theirs = (set(map(tuple, table.rows().tolist())) for table in (found, true))
+    return len(ours & theirs) / len(ours | theirs)
+
+
+def test_labels_that_are_right_stay_as_they_are(cues):
+    found = infer(cues, cues[1])
+    assert found.exact
+    assert found.pairs == cues[1]
+    assert found.words(["anna"]) == ""
+
+
+def test_labels_that_are_off_are_moved_where_they_belong(cues):
+    off = cues[1].perturb(1, 1, np.random.default_rng(0))
+    assert agreement(off, cues[1]) < 0.3
+    found = infer(cues, off)
+    assert not found.exact
+    assert agreement(found.pairs, cues[1]) > 0.9
+    assert "anna is off by about" in found.words(["anna"])
+    assert f"pairs of {EPISODES} demonstrations moved where they belong" in found.words(["anna"])
+
+
+def test_demonstrations_without_labels_are_given_pairs(cues):
+    few = cues[1].keep_annotations(2 / EPISODES, np.random.default_rng(0))
+    found = infer(cues, few)
+    assert agreement(found.pairs, cues[1]) > 0.9
+    assert found.pairs.annotated.all()
+    assert (found.exact, found.added) == (True, EPISODES - 2)
+
+
+def test_who_is_late_is_not_followed(cues):
+    late = cues[1].shift(1, 1)  # at step 7, behind the fork
+    found = infer(cues, late)
+    assert found.late == (1,)
+    assert agreement(found.pairs, cues[1]) > 0.9
+    assert "anna marks 1 step too late" in found.words(["anna"])
+
+
+def test_two_people_with_habits_of_their_own_say_the_same(cues):
+    half = np.arange(EPISODES) < 40
+    anna = cues[1].select(np.arange(EPISODES))
+    anna = PairTable.join([anna.select(np.flatnonzero(half)), PairTable.nothing(anna.lengths[~half])])
+    bob = cues[1].shift(1, 1)
+    found = infer(cues, anna, bob)
+    assert found.late == (0, 1)
+    assert agreement(found.pairs, cues[1]) > 0.9
+
+
+def test_what_is_drawn_is_told_by_the_seed_and_nobody_elses(cues):
+    off = cues[1].perturb(1, 1, np.random.default_rng(0))
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    first, again, other = (infer(cues, off, seed=seed).pairs for seed in (0, 0, 1))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert first == again
+    assert agreement(first, other) > 0.8
+
+
+def test_it_survives_a_file(cues, tmp_path):
+    found = infer(cues, cues[1].keep_annotations(0.2, np.random.default_rng(0)))
+    found.save(tmp_path / "pairs.safetensors")
+    assert Inferred.load(tmp_path / "pairs.safetensors") == found
+    (tmp_path / "pairs.safetensors").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="holds no inferred pairs"):
+        Inferred.load(tmp_path / "pairs.safetensors")
+
+
+def test_a_need_of_other_episodes_is_refused(cues):
+    store, pairs, need = cues
+    with pytest.raises(UserError, match="need of"):
+        infer_pairs(store, np.arange(10), [pairs.select(np.arange(10))], need)
+    assert isinstance(need, Need)
