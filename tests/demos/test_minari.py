@@ -123,7 +123,7 @@ def test_a_folder_that_holds_episodes_is_not_added_to(tmp_path):
     write_store(tmp_path / "d", 4)
     to_minari(DemoStore.open(tmp_path / "d"), "ours/once-v0")
     from_minari("ours/once-v0", tmp_path / "back")
-    with pytest.raises(UserError, match="back holds a data set already: give a new folder"):
+    with pytest.raises(UserError, match="back is there already: give a new folder"):
         from_minari("ours/once-v0", tmp_path / "back")
     assert len(DemoStore.open(tmp_path / "back")) == 4
 
