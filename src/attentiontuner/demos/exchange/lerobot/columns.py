@@ -4,6 +4,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from attentiontuner.demos.exchange.lerobot.layout import Episode, installed, ope
 
 ROWS_AT_ONCE = 256
 PICTURES = ("PNG", "JPEG", "WEBP")
-PNG_LEVEL = 1
-"""Of zlib's effort; more makes PNGs of camera images hardly smaller and takes several times as long."""
+PNG_EFFORT = {"compression_level": "1", "pred": "sub"}
+"""More makes PNGs of camera images hardly smaller and takes several times as long."""
 
 
 class ColumnError(UserError):
@@ -140,21 +141,20 @@ def _image(content: bytes, step: int, shape: tuple[int, int, int]) -> NDArray[np
         raise ColumnError("an image that cannot be read", step) from error
 
 
-def png(image: NDArray[np.uint8]) -> bytes:
-    """`[H, W, 1 or 3]` as a file's content, losslessly."""
-    content = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(content, "PNG", compress_level=PNG_LEVEL)
-    return content.getvalue()
-
-
 def pngs(frames: NDArray[np.uint8]) -> list[dict[str, Any]]:
-    """`[T, H, W, C]` as `datasets` has images; equal ones are made once."""
+    """`[T, H, W, 1 or 3]` as `datasets` has images, losslessly; equal ones are made once."""
+    av = installed("av")
+    codec = av.CodecContext.create("png", "w")
+    kind = "gray" if frames.shape[3] == 1 else "rgb24"
+    codec.height, codec.width, codec.pix_fmt = frames.shape[1], frames.shape[2], kind
+    codec.time_base, codec.options = Fraction(1), PNG_EFFORT
     made: dict[bytes, bytes] = {}
     rows = []
     for image in frames:
         key = image.tobytes()
         if key not in made:
-            made[key] = png(image)
+            plain = np.ascontiguousarray(image[..., 0] if kind == "gray" else image)
+            made[key] = b"".join(map(bytes, codec.encode(av.VideoFrame.from_ndarray(plain, format=kind))))
         rows.append({"bytes": made[key], "path": None})
     return rows
 

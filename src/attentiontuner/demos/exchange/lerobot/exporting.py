@@ -211,8 +211,10 @@ class _Writer:
 
     def close(self) -> None:
         """Close every file; what is not closed cannot be read."""
-        for files in (*self._videos.values(), self._data, self._episodes):
-            files.close()
+        for video in self._videos.values():
+            video.close()
+        self._data.close()
+        self._episodes.close()
 
     def write_meta(self) -> None:
         """What is known when the last episode is written."""

@@ -42,13 +42,17 @@ class VideoReader:
         try:
             self._container = self._av.open(str(path))
             self._stream = self._container.streams.video[0]
-        except (self._av.FFmpegError, IndexError) as error:
-            raise UserError(f"{path} is no video that can be read: {error}") from error
+        except self._av.FFmpegError as error:
+            raise UserError(f"{path} is no video that can be read: {error.strerror}") from error
+        except IndexError:
+            raise UserError(f"{path} has no pictures in it: it is no video") from None
         self._stream.thread_type = "AUTO"
-        rate = self._stream.average_rate
-        if rate and abs(float(rate) - fps) > 0.01 * fps:
+        # A missing frame lowers the average, uneven times the other: only a video of another speed has both wrong.
+        rates = [float(rate) for rate in (self._stream.average_rate, self._stream.base_rate) if rate]
+        if rates and all(abs(rate - fps) > 0.01 * fps for rate in rates):
             self.close()
-            raise UserError(f"{path} has {float(rate):g} frames a second, the data set {fps:g}: they must agree")
+            raise UserError(f"{path} has {rates[0]:g} frames a second, the data set {fps:g}: they must agree")
+        self._colours = self._av.video.reformatter.VideoReformatter()  # one for all frames: setting up takes longest
         self._frames = self._container.decode(self._stream)
         self._present: Any = None
         self._time = -1.0
@@ -68,13 +72,13 @@ class VideoReader:
             except StopIteration:
                 raise FrameError(f"the video ends before {wanted:.3f} s: frames are missing", step) from None
             except self._av.FFmpegError as error:
-                raise FrameError(f"the video is damaged at {wanted:.3f} s: {error}", step) from error
+                raise FrameError(f"the video is damaged at {wanted:.3f} s: {error.strerror}", step) from error
             if self._time > wanted + self._near:
                 raise FrameError(f"the video has no frame at {wanted:.3f} s", step)
             size = self._present.height, self._present.width
             if size != (height, width):
                 raise FrameError(f"a frame of {size[0]}×{size[1]}, not {height}×{width}", step)
-            found[step] = self._present.to_ndarray(format="rgb24")
+            found[step] = self._colours.reformat(self._present, format="rgb24").to_ndarray()
         return found
 
     def _advance(self) -> None:
