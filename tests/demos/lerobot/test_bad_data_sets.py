@@ -88,15 +88,19 @@ WRONG = {
         lambda root: change_column(root / DATA, REWARD, number_at(SECOND, math.nan)),
         f"{DATA}, episode 1, step 0: {REWARD}: {FINITE}",
     ),
+    "no reward": (
+        lambda root: change_column(root / DATA, REWARD, number_at(SECOND + 1, None)),
+        f"{DATA}, episode 1, step 1: {REWARD}: nothing where a number should be",
+    ),
     "no state at all": (
         lambda root: change_column(root / DATA, STATE, lambda rows: [*rows[:9], None, *rows[10:]]),
-        f"{DATA}, episode 1, step 2: {STATE}: 0 in place of 3 numbers",
+        f"{DATA}, episode 1, step 2: {STATE}: 0 numbers where 3 should be",
     ),
     "a shorter state": (
         lambda root: change_column(
             root / DATA, STATE, lambda rows: pa.array([*rows[:9], [1.0], *rows[10:]], pa.list_(pa.float32()))
         ),
-        f"{DATA}, episode 1, step 2: {STATE}: 1 in place of 3 numbers",
+        f"{DATA}, episode 1, step 2: {STATE}: 1 number where 3 should be",
     ),
     "a camera that changes its size": (
         lambda root: change_column(root / DATA, WRIST, small_image),
@@ -126,7 +130,7 @@ WRONG = {
     ),
     "a video of another speed": (
         lambda root: film(root / VIDEO, 60, fps=30),
-        f"{VIDEO} has 30 frames a second, the data set 10: they must agree",
+        f"{VIDEO} runs at 30 fps, the data set at 10: they must agree",
     ),
     "half of a video": (
         lambda root: cut(root / VIDEO),
@@ -142,11 +146,11 @@ WRONG = {
             change_info(root, fps=20),
             change_feature(root, "observation.images.top", info={}),
         ),
-        f"{DATA}, episode 0, step 1: timestamp: 0.1000 s, where 20 frames a second make 0.0500 s: fps in meta/info",
+        f"{DATA}, episode 0, step 1: timestamp: 0.1000 s, where fps 20 makes it 0.0500 s: meta/info.json and the",
     ),
     "a camera with another fps": (
         lambda root: change_feature(root, "observation.images.top", info={"video.fps": 30}),
-        "meta/info.json: observation.images.top has 30 frames a second, the data set 10",
+        "meta/info.json: observation.images.top runs at 30 fps, the data set at 10",
     ),
     "a step that is missing": (
         lambda root: without_row(root / DATA, SECOND + 1),

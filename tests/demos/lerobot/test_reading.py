@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from attentiontuner.core.success import ReturnAtLeast
@@ -11,7 +13,7 @@ from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
 from attentiontuner.tasks.task import Task
-from tests.demos.lerobot.examples import DATA, MADE, change_column, change_feature, copy_of
+from tests.demos.lerobot.examples import DATA, MADE, change_column, change_feature, change_info, copy_of
 from tests.demos.lerobot.make_fixture import LENGTHS, TASKS, camera
 
 SEEN = ObservationSpec(
@@ -83,8 +85,6 @@ def test_whole_numbers_are_discrete_actions(tmp_path):
     root = copy_of(tmp_path)
     (root / "meta" / "stats.json").write_text(json.dumps({"action": {"max": [4]}}))
     change_feature(root, "action", dtype="int64", shape=[1], names=None)
-    import pyarrow as pa
-
     change_column(root / DATA, "action", lambda actions: pa.array([n % 5 for n in range(len(actions))]))
     store = from_lerobot(root, tmp_path / "d")
     assert store.actions == ActionSpec.discrete(5)
@@ -109,9 +109,19 @@ def test_what_is_no_image_and_no_number_is_left_out(tmp_path):
     }
 
 
-def test_episodes_are_read_wherever_row_groups_end(tmp_path):
-    import pyarrow.parquet as pq
+def test_two_parts_never_share_a_name(tmp_path):
+    root = copy_of(tmp_path)
+    info = json.loads((root / "meta" / "info.json").read_text())
+    features = {name.replace("images.wrist", "images.state"): feature for name, feature in info["features"].items()}
+    change_info(root, features=features)
+    table = pq.read_table(root / DATA)
+    names = [name.replace("images.wrist", "images.state") for name in table.column_names]
+    pq.write_table(table.rename_columns(names), root / DATA)
+    parts = [name for name, _ in from_lerobot(root, tmp_path / "d").observation.parts]
+    assert parts == ["top", "observation.images.state", "observation.state", "task"]
 
+
+def test_episodes_are_read_wherever_row_groups_end(tmp_path):
     root = copy_of(tmp_path)
     pq.write_table(pq.read_table(root / DATA), root / DATA, row_group_size=4)
     store = from_lerobot(root, tmp_path / "d")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 from attentiontuner.demos.exchange.lerobot.layout import Episode, installed, open_parquet
 
 ROWS_AT_ONCE = 256
@@ -95,7 +96,7 @@ def numbers(column: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         lengths = compute.fill_null(compute.list_value_length(array), -1).to_numpy(zero_copy_only=False)
         if (lengths != length).any():
             row = int(np.argmax(lengths != length))
-            raise ColumnError(f"{max(0, lengths[row])} in place of {length} numbers", row // size)
+            raise ColumnError(f"{counted(max(0, int(lengths[row])), 'number')} where {length} should be", row // size)
         array, size = array.flatten(), size * length
     if array.null_count:
         raise ColumnError("nothing where a number should be", array.is_null().index(True).as_py() // size)

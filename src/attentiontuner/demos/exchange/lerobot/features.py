@@ -19,6 +19,7 @@ import numpy as np
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_json
+from attentiontuner.core.wording import counted
 from attentiontuner.demos.exchange.lerobot.layout import INFO, OURS, STATISTICS, Feature, Layout
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -124,7 +125,7 @@ def _part(layout: Layout, name: str, feature: Feature) -> Part:
     channels_first = names[0].startswith("channel") if len(names) == 3 else first in (1, 3) and last not in (1, 3)
     height, width, channels = (*feature.shape[1:], first) if channels_first else feature.shape
     if channels not in (1, 3):
-        raise UserError(f"{layout.root / INFO}: {name} has {channels} channels: 1 or 3 are read")
+        raise UserError(f"{layout.root / INFO}: {name} has {counted(channels, 'channel')}: 1 or 3 are read")
     return Part("image", (height, width, channels))
 
 

@@ -150,8 +150,8 @@ class _Reader:
         off = ~(np.abs(times - steps / fps) <= 0.25 / fps)
         if off.any():
             step = int(np.argmax(off))
-            said = f"{times[step]:.4f} s, where {fps:g} frames a second make {step / fps:.4f} s"
-            raise ColumnError(f"{said}: fps in meta/info.json and the recorded times disagree", step)
+            said = f"{times[step]:.4f} s, where fps {fps:g} makes it {step / fps:.4f} s"
+            raise ColumnError(f"{said}: meta/info.json and the recorded times disagree", step)
         return times
 
     def _observed(self, source: Source, episode: Episode, table: Any, times: NDArray[np.float64]) -> NDArray[Any]:

@@ -128,7 +128,7 @@ def read_layout(root: Path) -> Layout:
     for name, feature in features.items():
         there = feature.info.get("video.fps")
         if feature.dtype == "video" and isinstance(there, int | float) and not math.isclose(there, fps, rel_tol=0.01):
-            raise UserError(f"{path}: {name} has {there:g} frames a second, the data set {fps:g}: they must agree")
+            raise UserError(f"{path}: {name} runs at {there:g} fps, the data set at {fps:g}: they must agree")
     ours = read_json(root / OURS) if (root / OURS).is_file() else None
     return Layout(root, float(fps), features, _tasks(root), total, info, ours)
 

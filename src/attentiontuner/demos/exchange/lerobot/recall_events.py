@@ -123,7 +123,8 @@ def _read_recalled(content: Mapping[str, Any], step: int) -> dict[str, list[Any]
         kinds = (int, float) if key == "w" else (int,)
         good = isinstance(values, list) and len(values) == count
         if not good or any(type(n) not in kinds or not 0 <= n <= LARGEST for n in values):
-            raise EventError(f"a recall event whose {key} is not {count} numbers from 0", step)
+            kind = "numbers" if key == "w" else "whole numbers"
+            raise EventError(f"a recall event whose {key} is no list of {kind} from 0, one for each p", step)
         found[key] = values
     return found
 

@@ -51,7 +51,7 @@ class VideoReader:
         rates = [float(rate) for rate in (self._stream.average_rate, self._stream.base_rate) if rate]
         if rates and all(abs(rate - fps) > 0.01 * fps for rate in rates):
             self.close()
-            raise UserError(f"{path} has {rates[0]:g} frames a second, the data set {fps:g}: they must agree")
+            raise UserError(f"{path} runs at {rates[0]:g} fps, the data set at {fps:g}: they must agree")
         self._colours = self._av.video.reformatter.VideoReformatter()  # one for all frames: setting up takes longest
         self._frames = self._container.decode(self._stream)
         self._present: Any = None
