@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, read_json, write_bytes, write_json
+from attentiontuner.core.files import locked, new_folder, read_json, write_bytes, write_json
 from attentiontuner.core.seeds import (
     BLOCKS,
     EVALUATION_END,
@@ -48,6 +48,36 @@ def test_a_path_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write .*file/below"):
         write_bytes(tmp_path / "file" / "below", b"x")
+
+
+def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "above" / "new"
+    with new_folder(path) as filling:
+        (filling / "file").write_text("whole")
+        assert not path.exists()
+    assert (path / "file").read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+
+    def half(error):
+        with new_folder(tmp_path / "above" / "other") as filling:
+            (filling / "file").write_text("half")
+            raise error
+
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            half(error)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_new_folder_takes_nothing_away(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path, tmp_path / "file"):
+        with pytest.raises(UserError, match="is there already: give a new folder"), new_folder(path):
+            pass
+    (tmp_path / "empty").mkdir()
+    with new_folder(tmp_path / "empty") as filling:
+        (filling / "file").touch()
+    assert (tmp_path / "empty" / "file").exists()
 
 
 def test_json_errors_name_the_file(tmp_path):

@@ -18,6 +18,8 @@ EXTRAS = {
     "ray": ("reproduce few --executor ray --records records", "attentiontuner[ray]"),
     "tensorboard": ("train hallway --data data --out run --log tensorboard", "attentiontuner[tensorboard]"),
     "wandb": ("train hallway --data data --out run --log wandb", "attentiontuner[wandb]"),
+    "minari": ("convert data --out ours/hallway-v0 --to minari", "attentiontuner[minari]"),
+    "pyarrow": ("convert data --out theirs --to lerobot", "attentiontuner[lerobot]"),
     "memory_gym": ("collect mystery-path --episodes 1 --out path", "--no-deps memory-gym"),
 }
 """A package that may be missing → a command that needs it, and what the command says of the way to it."""
@@ -98,13 +100,6 @@ def test_a_missing_extra_is_named_with_its_command(home, package):
     [line] = done.stderr.splitlines()
     assert "pip install" in line
     assert way in line
-
-
-def test_a_missing_minari_is_named_with_its_command(home):
-    run(home, "-m", "attentiontuner", *COLLECT.split())
-    code = "import attentiontuner as at; at.to_minari(at.DemoStore.open('data'), 'ours/hallway-v0')"
-    done = run(home, "-c", code, without="minari")
-    assert "UserError: Minari is not installed: pip install 'attentiontuner[minari]'" in done.stderr
 
 
 def test_the_version_is_the_same_everywhere():

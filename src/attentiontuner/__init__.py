@@ -23,6 +23,8 @@ _HOMES = {
     "merge_annotators": "attentiontuner.demos",
     "to_minari": "attentiontuner.demos.exchange.minari",
     "from_minari": "attentiontuner.demos.exchange.minari",
+    "to_lerobot": "attentiontuner.demos.exchange.lerobot.exporting",
+    "from_lerobot": "attentiontuner.demos.exchange.lerobot.importing",
     # tasks and experts
     "ObservationSpec": "attentiontuner.spaces",
     "Part": "attentiontuner.spaces",
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
     from attentiontuner.demos import DemoWriter as DemoWriter
     from attentiontuner.demos import MemoryPair as MemoryPair
     from attentiontuner.demos import merge_annotators as merge_annotators
+    from attentiontuner.demos.exchange.lerobot.exporting import to_lerobot as to_lerobot
+    from attentiontuner.demos.exchange.lerobot.importing import from_lerobot as from_lerobot
     from attentiontuner.demos.exchange.minari import from_minari as from_minari
     from attentiontuner.demos.exchange.minari import to_minari as to_minari
     from attentiontuner.demos.pairs import PairTable as PairTable

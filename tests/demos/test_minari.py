@@ -119,11 +119,43 @@ def test_errors_are_words(tmp_path):
         to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
 
 
+def test_stopped_half_way_nothing_is_left(tmp_path, monkeypatch):
+    from attentiontuner.demos.exchange import minari as exchange
+
+    write_store(tmp_path / "d", 8)
+    monkeypatch.setattr(exchange, "EPISODES_AT_ONCE", 4)
+    buffers = exchange._buffer
+
+    def stop(demonstration):
+        if demonstration.episode == 5:
+            raise KeyboardInterrupt
+        return buffers(demonstration)
+
+    monkeypatch.setattr(exchange, "_buffer", stop)
+    with pytest.raises(KeyboardInterrupt):
+        to_minari(DemoStore.open(tmp_path / "d"), "ours/half-v0")
+    monkeypatch.undo()
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    assert "ours/half-v0" not in minari.list_local_datasets()
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/half-v0")
+    made = exchange._demonstration
+
+    def fail(dataset, episode, *words):
+        if episode.id == 5:
+            raise KeyboardInterrupt
+        return made(dataset, episode, *words)
+
+    monkeypatch.setattr(exchange, "_demonstration", fail)
+    with pytest.raises(KeyboardInterrupt):
+        from_minari("ours/half-v0", tmp_path / "back")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "minari"]
+
+
 def test_a_folder_that_holds_episodes_is_not_added_to(tmp_path):
     write_store(tmp_path / "d", 4)
     to_minari(DemoStore.open(tmp_path / "d"), "ours/once-v0")
     from_minari("ours/once-v0", tmp_path / "back")
-    with pytest.raises(UserError, match="back holds a data set already: give a new folder"):
+    with pytest.raises(UserError, match="back is there already: give a new folder"):
         from_minari("ours/once-v0", tmp_path / "back")
     assert len(DemoStore.open(tmp_path / "back")) == 4
 

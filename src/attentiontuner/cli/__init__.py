@@ -11,6 +11,7 @@ from attentiontuner.core.errors import UserError
 COMMANDS = {
     "tasks": "List the tasks and what they ask for.",
     "collect": "Record demonstrations of a task with its scripted expert, memory pairs included.",
+    "convert": "Bring a LeRobot or Minari data set in, or write one.",
     "inspect": "Say what a data set holds; check it; draw it.",
     "train": "Train a policy on demonstrations and their memory pairs.",
     "evaluate": "Play many episodes with a policy, count successes, film what it recalls.",

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.signals import handled, leave
 
 
 def make_folder(path: Path) -> None:
@@ -19,6 +22,32 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends: `path` appears whole, or not at all.
+
+    An error, Ctrl-C or SIGTERM removes it. A `path` that holds something already is a `UserError`.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} is there already: give a new folder")
+    make_folder(path.parent)
+    try:
+        filling = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise UserError(f"cannot write in {path.parent}: {error.strerror}") from error
+    with handled(leave, signal.SIGTERM):
+        try:
+            yield filling
+            filling.chmod(0o755)
+            if path.exists():
+                path.rmdir()  # empty; not every system renames over it
+            filling.rename(path)
+            sync_folder(path.parent)
+        except BaseException:
+            shutil.rmtree(filling, ignore_errors=True)
+            raise
 
 
 def write_bytes(path: Path, content: bytes) -> None:

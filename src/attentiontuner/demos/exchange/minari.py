@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import new_folder
+from attentiontuner.core.progress import progress
 from attentiontuner.core.success import SuccessRule, recorded_success, with_totals
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pair_text import format_pairs, parse_pairs
-from attentiontuner.demos.store.manifest import FILE as MANIFEST
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.demos.store.writer import DemoWriter
 from attentiontuner.spaces.action import ActionSpec
@@ -38,20 +39,35 @@ def _minari() -> Any:
 
 
 def to_minari(store: DemoStore, dataset_id: str) -> Any:
-    """Write `store` as the local Minari data set `dataset_id` ("name-v0"), losslessly, and return it."""
+    """Write `store` as the local Minari data set `dataset_id` ("name-v0"), losslessly, and return it.
+
+    Stopped half-way, what was written is removed.
+    """
     minari = _minari()
     if not len(store):
         raise UserError(f"{store.path} holds no episodes: there is nothing to write")
     dataset: Any = None
-    for start in range(0, len(store), EPISODES_AT_ONCE):
-        part = [store[episode] for episode in range(start, min(start + EPISODES_AT_ONCE, len(store)))]
-        buffers = [_buffer(demonstration) for demonstration in part]
-        if dataset is None:
-            dataset = _create(minari, dataset_id, store, buffers)
-        else:
-            dataset.update_dataset_from_buffer(buffers)
-        numbers = range(start, start + len(part))
-        dataset.storage.update_episode_metadata([_episode_metadata(d) for d in part], numbers)
+    try:
+        with progress("to Minari", len(store)) as bar:
+            for start in range(0, len(store), EPISODES_AT_ONCE):
+                part = [store[episode] for episode in range(start, min(start + EPISODES_AT_ONCE, len(store)))]
+                buffers = [_buffer(demonstration) for demonstration in part]
+                if dataset is None:
+                    dataset = _create(minari, dataset_id, store, buffers)
+                else:
+                    dataset.update_dataset_from_buffer(buffers)
+                numbers = range(start, start + len(part))
+                dataset.storage.update_episode_metadata([_episode_metadata(d) for d in part], numbers)
+                bar.advance(len(part))
+        _write_head(dataset, store)
+    except BaseException:
+        if dataset is not None:
+            minari.delete_dataset(dataset_id)
+        raise
+    return minari.load_dataset(dataset_id)
+
+
+def _write_head(dataset: Any, store: DemoStore) -> None:
     head = {
         "task": store.task,
         "settings": store.settings,
@@ -59,7 +75,6 @@ def to_minari(store: DemoStore, dataset_id: str) -> Any:
         "actions": store.actions.to_json(),
     }
     dataset.storage.update_metadata({KEY: json.dumps(head)})
-    return minari.load_dataset(dataset_id)
 
 
 def _create(minari: Any, dataset_id: str, store: DemoStore, buffers: Sequence[Any]) -> Any:
@@ -139,7 +154,8 @@ def from_minari(
     What `to_minari` wrote says itself what it is. Any other is called as its environment, else by its id, unless `task`
     is given; `observation` and `actions` (or their names) are those of its spaces, unless given. Its episodes are not
     annotated. Which of them were solved says `success`, such as `ReturnAtLeast(475)`; without it what their infos say,
-    the environment's reward threshold, or how they ended (`core.success.recorded_success`).
+    the environment's reward threshold, or how they ended (`core.success.recorded_success`). `path` appears when
+    everything is in it.
     """
     minari = _minari()
     if isinstance(dataset, str):
@@ -157,24 +173,24 @@ def from_minari(
     if actions is None:
         said = head.get("actions")
         actions = ActionSpec.from_json(said) if said else ActionSpec.from_space(dataset.action_space)
-    if (Path(path) / MANIFEST).exists() and len(DemoStore.open(path)):
-        raise UserError(f"{path} holds a data set already: give a new folder")
-    writer = DemoWriter(
-        path,
-        task=task,
-        settings=head.get("settings", {}) if settings is None else settings,
-        observation=observation,
-        actions=actions,
-        seed=None,
-    )
     threshold = None if environment is None else environment.reward_threshold
-    waiting: list[Demonstration] = []
-    for episode in dataset.iterate_episodes():
-        waiting.append(_demonstration(dataset, episode, observation, success, threshold))
-        if len(waiting) == writer.manifest.shard_episodes:
-            writer.append(waiting, annotator)
-            waiting = []
-    writer.append(waiting, annotator)
+    with new_folder(Path(path)) as folder, progress("from Minari", int(dataset.total_episodes)) as bar:
+        writer = DemoWriter(
+            folder,
+            task=task,
+            settings=head.get("settings", {}) if settings is None else settings,
+            observation=observation,
+            actions=actions,
+            seed=None,
+        )
+        waiting: list[Demonstration] = []
+        for episode in dataset.iterate_episodes():
+            waiting.append(_demonstration(dataset, episode, observation, success, threshold))
+            if len(waiting) == writer.manifest.shard_episodes:
+                writer.append(waiting, annotator)
+                waiting = []
+            bar.advance()
+        writer.append(waiting, annotator)
     return DemoStore.open(path)
 
 
