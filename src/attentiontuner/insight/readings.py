@@ -29,7 +29,7 @@ LATEST = 8
 WORTH_MOVING = 0.2
 """Nats a label must be likelier on average for its annotator to be called late: chance finds less in a few labels."""
 
-PATIENCE = 0.01
+PATIENCE = 0.05
 """Nats a label must be likelier for each step that its annotator is later: of two that explain it take the smaller."""
 
 FARTHEST = 24
