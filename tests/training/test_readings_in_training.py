@@ -1,0 +1,106 @@
+"""Training from labels that are off or few, and a run that annotates."""
+
+import numpy as np
+import pytest
+
+from attentiontuner.cli import main
+from attentiontuner.core.errors import UserError
+from attentiontuner.demos.annotations import Annotation, read_annotations, write_annotation
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.evaluation.annotating import annotate_by_run
+from attentiontuner.insight import need
+from attentiontuner.insight.inference import Inferred
+from attentiontuner.methods import get_method
+from attentiontuner.methods.method import DataFacts
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import Task
+from attentiontuner.training.train import train
+from tests.insight.cues import GRID, cue_store
+
+EPISODES = 60
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(need, "PASSES", 6)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return cue_store(tmp_path / "data", EPISODES, GRID)
+
+
+def config(store, **changes):
+    sizes = {"d_model": 16, "feedforward": 16}
+    usual = {"epochs": 2, "test_fraction": 0.1, **changes}
+    return paper_config(Task.from_data(store), "recall", sizes, DataFacts(EPISODES), **usual)
+
+
+def test_recall_heads_take_labels_for_readings_and_the_paper_at_their_word(store):
+    task = Task.from_data(store)
+    assert get_method("recall").recipe(task, None)["labels"] == "readings"
+    assert paper_config(task, "attentiontuner").labels == "exact"
+
+
+def test_training_is_told_the_pairs_inferred_and_keeps_them(store, tmp_path, capsys):
+    run = tmp_path / "run"
+    train(config(store, noise_p=1, noise_q=1), store, run)
+    assert "moved where they belong" in capsys.readouterr().err
+    found = Inferred.load(Run(run).pairs)
+    expert = store.read_pairs(np.arange(54))
+    assert np.mean([found.pairs.one(row) == expert.one(row) for row in range(54)]) > 0.9
+    before = Run(run).pairs.stat().st_mtime_ns
+    train(config(store, noise_p=1, noise_q=1), store, run)  # goes on: nothing is inferred again
+    assert Run(run).pairs.stat().st_mtime_ns == before
+
+
+def test_right_labels_train_the_very_same_weights(store, tmp_path):
+    for labels in ("readings", "exact"):
+        train(config(store, labels=labels), store, tmp_path / labels)
+    assert Run(tmp_path / "readings").weights().read_bytes() == Run(tmp_path / "exact").weights().read_bytes()
+    assert not Run(tmp_path / "exact").pairs.exists()
+
+
+def test_no_label_at_all_is_a_control(store, tmp_path):
+    train(config(store, pairs="none", epochs=1), store, tmp_path / "run")
+    assert Inferred.load(Run(tmp_path / "run").pairs).added == 54
+    with pytest.raises(UserError, match="leaves nothing to learn from"):
+        config(store, pairs="none", labels="exact")
+
+
+def test_a_run_annotates_under_a_name_of_its_own(store, tmp_path, capsys):
+    run, data = tmp_path / "run", str(store.path)
+    train(config(store, epochs=30, labels="exact"), store, run)
+    assert main(["annotate", data, "--by", str(run), "--as", "machine"]) == 0
+    assert f"annotator machine has {EPISODES} episodes with" in capsys.readouterr().out
+    said = read_annotations(store.path, "machine")
+    expert = store.read_pairs()
+    right = [{(p, q) for p, q, _ in said[row].pairs} == {(p, q) for p, q, _ in expert.one(row)} for row in said]
+    assert np.mean(right) > 0.9
+    assert said[0].note.startswith("inferred by run")
+    assert said[0].origins
+    annotate_by_run(store.path, run, "machine")  # once more is no conflict
+
+    write_annotation(store.path, "anna", 0, Annotation(expert.one(0)))
+    before = read_annotations(store.path, "anna")
+    assert main(["annotate", data, "--by", str(run), "--as", "anna"]) == 2
+    assert "'anna' has annotated episode 0: give the run another name" in capsys.readouterr().err
+    assert read_annotations(store.path, "anna") == before
+    for wrong, line in (
+        (["--by", str(run)], "--by needs --as NAME"),
+        (["--as", "machine"], "--as needs --by RUN"),
+        (["--by", str(run), "--as", "expert"], "belong to the scripted expert"),
+        (["--by", str(tmp_path / "nowhere"), "--as", "machine"], "does not exist"),
+        (["--by", str(run), "--as", "machine", "--threshold", "2"], "--threshold is 2.0"),
+    ):
+        assert main(["annotate", data, *wrong]) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_a_run_without_pairs_cannot_annotate(store, tmp_path):
+    plain = paper_config(Task.from_data(store), "recall-vanilla", {"d_model": 16, "feedforward": 16}, epochs=1)
+    train(plain, store, tmp_path / "plain")
+    with pytest.raises(UserError, match="was trained without pairs"):
+        annotate_by_run(store.path, tmp_path / "plain", "machine")
+    assert "machine" not in DemoStore.open(store.path).annotators()
