@@ -214,7 +214,7 @@ def _off(deviation: float) -> dict[str, float]:
 def _sloppy(demos: int) -> list[Column]:
     """Labels that are off, and controls."""
     given = [_marked(f"{demos:,}, σ = {off}", demos, f"off-{off}", **_off(off)) for off in OFF]
-    controls = {
+    controls: dict[str, dict[str, Any]] = {
         "late by 3": {"late": 3},
         "σ = 2 as marked": {**_off(2), "labels": "exact"},
         "random pairs": {"pairs": "random"},
