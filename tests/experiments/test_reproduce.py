@@ -35,6 +35,8 @@ def reproduce(records: Path, name: str, *words: str) -> int:
 
 SOME = {
     "few": ["few-100", "few-100-random-pairs"],  # at this scale all its sizes are the same
+    "sloppy": ["hallway", "labels-200-off-2", "labels-200-need-alone"],
+    "sparse": ["hallway", "labels-200-few-10-off-2"],
     "recall-ablation": ["hallway"],
     "recall-ablation-images": ["mystery-path", "few-300-no-looks"],
 }
