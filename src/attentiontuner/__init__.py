@@ -1,7 +1,7 @@
 """AttentionTuner: imitation learning that is shown what the expert remembered.
 
 The public names below are loaded when first used, so `import attentiontuner` is quick and needs no torch. It registers
-the LTMB environments with Gymnasium.
+the LTMB environments and the robots with Gymnasium.
 """
 
 import contextlib

@@ -18,6 +18,7 @@ EXTRAS = {
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
     "minari": ("minari", "h5py"),
+    "robots": ("mujoco",),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

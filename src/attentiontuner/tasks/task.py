@@ -55,6 +55,7 @@ class Task:
         title: what people call it (`Hallway`).
         env_id: Gymnasium id; None: there are only recordings. `register` names the module whose import registers it.
         observation: what one observation is, after `wrap`.
+        observes: function settings → `observation`, where these change it; `observation` is then as it says.
         actions: what one action is; the names of discrete actions, in order, are enough.
         horizon: the most steps an episode can have under `settings`; a number, or a function of the settings. None:
             what the environment says.
@@ -78,6 +79,7 @@ class Task:
     actions: ActionSpec
     horizon: int | Callable[[Mapping[str, Any]], int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    observes: Named | None = None
     register: str | None = None
     wrap: Named | None = None
     expert: Named | None = None
@@ -90,6 +92,8 @@ class Task:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions))
+        if self.observes is not None:
+            object.__setattr__(self, "observation", resolve(self.observes)(self.settings))
 
     @classmethod
     def from_env(cls, env_id: str, **fields: Any) -> "Task":

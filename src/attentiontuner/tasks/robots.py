@@ -1,0 +1,84 @@
+"""Three tasks with a robot's arm, in real physics: a row each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec, Part
+from attentiontuner.tasks.task import Task, register_task
+
+ARM_NUMBERS = 14
+PICTURE = Part("image", (128, 128, 3))
+
+
+def _seen(settings: Mapping[str, Any], numbers: int) -> ObservationSpec:
+    """All `numbers`; with a camera its picture, and of the numbers the arm's alone."""
+    if settings.get("cameras") is True:
+        return ObservationSpec(parts={"camera": PICTURE, "state": Part("vector", (ARM_NUMBERS,))})
+    return ObservationSpec("vector", (numbers,))
+
+
+def reach_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 4)
+
+
+def colour_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 36)
+
+
+def blink_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 4)
+
+
+def _delayed_steps(settings: Mapping[str, Any]) -> int:
+    return 55 + int(settings["delay"])
+
+
+def _blink_steps(settings: Mapping[str, Any]) -> int:
+    return 38 + 17 * int(settings["blinks"])
+
+
+ROBOT: dict[str, Any] = {
+    "register": "attentiontuner.envs",
+    "needs": ("mujoco", "pip install 'attentiontuner[robots]'"),
+    "observation": ObservationSpec("vector", (ARM_NUMBERS,)),  # `observes` says more
+    "actions": ActionSpec.box([-1, -1, -1], [1, 1, 1]),
+    "demonstrations": 300,
+}
+
+register_task(
+    Task(
+        name="remember-reach",
+        title="Remember-reach",
+        env_id="AttentionTuner/RememberReach-v0",
+        expert="attentiontuner.experts.remember_reach:RememberReachExpert",
+        **ROBOT,
+        observes=reach_seen,
+        settings={"delay": 20, "cameras": False},
+        horizon=_delayed_steps,
+    )
+)
+register_task(
+    Task(
+        name="remember-colour",
+        title="Remember-colour",
+        env_id="AttentionTuner/RememberColour-v0",
+        expert="attentiontuner.experts.remember_colour:RememberColourExpert",
+        **ROBOT,
+        observes=colour_seen,
+        settings={"pads": 3, "delay": 20, "cameras": False},
+        horizon=_delayed_steps,
+    )
+)
+register_task(
+    Task(
+        name="blink-count",
+        title="Blink-count",
+        env_id="AttentionTuner/BlinkCount-v0",
+        expert="attentiontuner.experts.blink_count:BlinkCountExpert",
+        **ROBOT,
+        observes=blink_seen,
+        settings={"blinks": 6, "cameras": False},
+        horizon=_blink_steps,
+    )
+)
