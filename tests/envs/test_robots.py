@@ -14,8 +14,8 @@ from attentiontuner.tasks.task import get_task
 
 pytest.importorskip("mujoco")
 
-from attentiontuner.envs import blink_count, remember_colour, remember_reach  # noqa: E402
-from attentiontuner.envs.robot import ARM_NUMBERS, HOME, TIP, pose_for  # noqa: E402
+from attentiontuner.envs import blink_count, remember_colour, remember_reach
+from attentiontuner.envs.robot import ARM_NUMBERS, HOME, TIP, pose_for
 
 NAMES = ("remember-reach", "remember-colour", "blink-count")
 CUES = {"remember-reach": ((0.3, 0.2), (0.25, -0.3)), "remember-colour": (0, 2), "blink-count": (2, 5)}
@@ -194,6 +194,10 @@ def test_the_button_counts_a_press_once_until_it_is_let_go():
     flashes = [env.step(action)[0][blink_count.PRESSED] for action in [down] * 8 + [up] * 4 + [down] * 8]
     assert sum(flashes) == env._presses == 2
     assert sum(flashes[:8]) == 1
+    for depth, presses in ((0.009, 2), (0.006, 2), (0.009, 2), (0.002, 2), (0.006, 2), (0.009, 3)):
+        env._data.qpos[env._slide] = depth
+        env._judge(set())
+        assert env._presses == presses, depth
 
 
 def test_the_wrong_pad_is_a_failure():

@@ -8,7 +8,7 @@ from attentiontuner.tasks.task import get_task
 
 pytest.importorskip("mujoco")
 
-from attentiontuner.envs import blink_count, remember_colour, remember_reach  # noqa: E402
+from attentiontuner.envs import blink_count, remember_colour, remember_reach
 
 SETTINGS = [
     ("remember-reach", {}),

@@ -144,8 +144,8 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
         task = player.task
         return {
             "title": task.title,
-            "actions": [task.actions.name(action) for action in range(task.actions.count)],
-            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(task.actions.count, 9))},
+            "actions": [name for name, _ in task.playable],
+            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(len(task.playable), 9))},
             "image": task.observation.kinds == {"image"},
             "stepsPerSecond": steps_per_second,
             **player.state(),

@@ -38,11 +38,21 @@ def _blink_steps(settings: Mapping[str, Any]) -> int:
     return 38 + 17 * int(settings["blinks"])
 
 
+MOVES = {
+    **{"left": (0, -0.6, 0), "right": (0, 0.6, 0), "away": (-0.6, 0, 0), "near": (0.6, 0, 0)},
+    **{"up": (0, 0, 0.6), "down": (0, 0, -0.6), "stay": (0, 0, 0)},
+}
+"""As somebody sees them who looks through the camera, which stands opposite the arm."""
+
+KEYS = ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "w", "s", " ")
+
 ROBOT: dict[str, Any] = {
     "register": "attentiontuner.envs",
     "needs": ("mujoco", "pip install 'attentiontuner[robots]'"),
     "observation": ObservationSpec("vector", (ARM_NUMBERS,)),  # `observes` says more
     "actions": ActionSpec.box([-1, -1, -1], [1, 1, 1]),
+    "keys": {key: number for number, key in enumerate(KEYS)},
+    "moves": MOVES,
     "demonstrations": 300,
 }
 

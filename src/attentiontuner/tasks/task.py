@@ -65,7 +65,8 @@ class Task:
         success: function (last reward, terminated, last info) → bool, such as `ReturnAtLeast(475)` or
             `LengthAtLeast(500)`; the sum of all rewards is `info["episode"]["r"]`, the number of steps
             `info["episode"]["l"]`.
-        keys: browser key names → action, for playing by hand.
+        keys: browser key names → number of the action (else of the move), for playing by hand.
+        moves: name → action: what can be played where actions are not discrete.
         needs: (module, command that installs it) where the environment's package is not a dependency.
         demonstrations: how many the paper (or its owner) trains on.
         epochs: training epochs by method.
@@ -85,6 +86,7 @@ class Task:
     expert: Named | None = None
     success: Named = reported_success
     keys: Mapping[str, int] = field(default_factory=dict)
+    moves: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, str] | None = None
     demonstrations: int = 1000
     epochs: Mapping[str, int] = field(default_factory=dict)
@@ -182,6 +184,13 @@ class Task:
                 f"task {self.name!r}: its horizon cannot be told from the settings {dict(self.settings)} "
                 f"({where_and_what(error)})"
             ) from error
+
+    @property
+    def playable(self) -> list[tuple[str, Any]]:
+        """(name, action) of everything a person can do at a step: the discrete actions, else the moves."""
+        if self.actions.kind != "discrete":
+            return list(self.moves.items())
+        return [(self.actions.name(action), action) for action in range(self.actions.count)]
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Task":
         """The same task with some environment settings replaced; unknown ones are refused by the environment."""
