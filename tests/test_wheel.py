@@ -18,6 +18,7 @@ EXTRAS = {
     "ray": ("reproduce few --executor ray --records records", "attentiontuner[ray]"),
     "tensorboard": ("train hallway --data data --out run --log tensorboard", "attentiontuner[tensorboard]"),
     "wandb": ("train hallway --data data --out run --log wandb", "attentiontuner[wandb]"),
+    "mujoco": ("collect blink-count --episodes 1 --out blinks", "attentiontuner[robots]"),
     "memory_gym": ("collect mystery-path --episodes 1 --out path", "--no-deps memory-gym"),
 }
 """A package that may be missing → a command that needs it, and what the command says of the way to it."""
