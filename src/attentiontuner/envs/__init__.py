@@ -1,6 +1,6 @@
 """Importing this module registers our environments with Gymnasium: the Long-term Memory Benchmark, and the robots.
 
-MuJoCo, which the robots need, is imported when one of them is made.
+MuJoCo and ManiSkill, which robots need, are imported when one of them is made.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,12 @@ ROBOTS = {
     "AttentionTuner/RememberColour-v0": "attentiontuner.envs.remember_colour:RememberColourEnv",
     "AttentionTuner/BlinkCount-v0": "attentiontuner.envs.blink_count:BlinkCountEnv",
 }
-"""Gymnasium id → class."""
+"""Gymnasium id → class, in MuJoCo."""
 
-for _id, _entry_point in (LTMB | ROBOTS).items():
+MIKASA = {"AttentionTuner/MikasaRememberColor-v0": "attentiontuner.envs.mikasa:MikasaRememberColourEnv"}
+"""Gymnasium id → class, in ManiSkill."""
+
+for _id, _entry_point in (LTMB | ROBOTS | MIKASA).items():
     if _id not in gym.registry:
         gym.register(id=_id, entry_point=_entry_point)
 

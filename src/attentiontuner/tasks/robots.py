@@ -1,4 +1,4 @@
-"""Three tasks with a robot's arm, in real physics: a row each."""
+"""Tasks with a robot's arm, in real physics: three of ours, and one of MIKASA-Robo-VLA."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -90,5 +90,23 @@ register_task(
         observes=blink_seen,
         settings={"blinks": 6, "cameras": False},
         horizon=_blink_steps,
+    )
+)
+register_task(
+    Task(
+        name="mikasa-remember-color",
+        title="MIKASA RememberColor",
+        env_id="AttentionTuner/MikasaRememberColor-v0",
+        expert="attentiontuner.experts.mikasa:MikasaRememberColourExpert",
+        register="attentiontuner.envs",
+        needs=(
+            "mikasa_robo_suite",
+            "pip install mani_skill==3.0.1 && pip install --no-deps mikasa-robo-suite==1.0.0",
+        ),
+        observation=ObservationSpec("vector", (57,)),
+        actions=ActionSpec.box([-1] * 4, [1] * 4),
+        settings={"colours": 3},
+        horizon=25,
+        demonstrations=300,
     )
 )

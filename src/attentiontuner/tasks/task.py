@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -184,6 +185,11 @@ class Task:
                 f"task {self.name!r}: its horizon cannot be told from the settings {dict(self.settings)} "
                 f"({where_and_what(error)})"
             ) from error
+
+    @property
+    def installed(self) -> bool:
+        """Whether the package is there that its environment needs."""
+        return self.needs is None or find_spec(self.needs[0]) is not None
 
     @property
     def playable(self) -> list[tuple[str, Any]]:
