@@ -136,7 +136,7 @@ def _summary(result: "TrainResult", config: TrainConfig) -> str:
     last = result.metrics[-1] if done else {}
     from attentiontuner.training.loop import tested
 
-    figures = f", {tested(last)}" if "test_accuracy" in last else ""
+    figures = f", {tested(last)}" if tested(last) else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
         return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; nothing to do"

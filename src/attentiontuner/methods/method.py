@@ -13,7 +13,7 @@ from torch import Tensor
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.losses import Loss, correct_steps, imitation_loss
+from attentiontuner.losses import Loss, imitation_loss, measured
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import NetworkConfig, Output
 from attentiontuner.spaces import ActionSpec, ObservationSpec
@@ -117,7 +117,7 @@ class Method:
         return Loss(
             total=imitation + config.weight * memory,
             terms={"imitation": imitation, "memory": memory},
-            correct=correct_steps(output, batch),
+            measures=measured(output, batch, batch.real),
             steps=batch.real.sum(),
         )
 

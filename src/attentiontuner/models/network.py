@@ -4,9 +4,10 @@ Legend: B episodes, S steps packed end to end (`data.batch`), T steps of the lon
 distribution (`models.actions`), R rows of a streaming cache.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,28 +17,44 @@ from torch import Tensor, nn
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
-from attentiontuner.models.actions import ActionHead
+from attentiontuner.models.actions import ActionHead, heads_for
 from attentiontuner.models.heads import Head
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
 Observed = Iterable[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 """Blocks of distinct observations `[u, bytes]` with how many steps of the training set saw each `[u]`."""
 
+SPACES = ("observation", "actions")
+"""Fields of a network's configuration that the task says."""
+
 
 @dataclass(frozen=True)
 class NetworkConfig(ABC):
     """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
 
-    `actions` may be given as the number of discrete actions.
+    Attributes:
+        observation: what it sees.
+        actions: what it does; may be given as the number of discrete actions.
+        action_head: how actions are read from it, see `models.actions`: of numbers within bounds gmm, a mixture, or l1;
+            None: the usual one.
+        chunk: how many coming actions are read at a step, where they are numbers within bounds.
     """
 
     architecture: ClassVar[str]
 
     observation: ObservationSpec
     actions: ActionSpec
+    action_head: str = field(default=None, kw_only=True)  # type: ignore[assignment]  # never None once it is made
+    chunk: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
+        heads = heads_for(self.actions)
+        if self.action_head is None:
+            object.__setattr__(self, "action_head", heads[0])
+        self.check_range("action_head", self.action_head in heads, f"{' or '.join(heads)}, which {self.actions} have")
+        single = self.actions.kind != "box"
+        self.check_range("chunk", 1 <= self.chunk <= (1 if single else math.inf), "1" if single else "1 or more")
 
     @abstractmethod
     def build(self) -> "Network":
@@ -50,7 +67,7 @@ class NetworkConfig(ABC):
 
     def chosen(self) -> dict[str, Any]:
         """Its fields by name, without what the task says."""
-        return {item.name: getattr(self, item.name) for item in fields(self)[len(fields(NetworkConfig)) :]}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in SPACES}
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` reads back."""

@@ -158,7 +158,7 @@ class Transformer(Network):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.action_head = action_head(config.actions)
+        self.action_head = action_head(config.actions, config.action_head, config.chunk)
         self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder, config.images)
         self.action_embedding = ActionEmbedding(self.action_head.features, config.d_model)
         self.positional_encoding = PositionalEmbedding(config.d_model)

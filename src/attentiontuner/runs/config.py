@@ -191,6 +191,8 @@ class NetworkOptions:
         dropout: share of dropped activations.
         embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
         positions: steps of a recall network do not know their number, so that it works in longer worlds than it saw.
+        action_head: of actions that are numbers: gmm, a mixture of five modes, or l1, the nearest; gmm if not given.
+        chunk: how many coming actions are learned at a step, where they are numbers; 1 if not given.
     """
 
     d_model: int | None = None
@@ -200,6 +202,8 @@ class NetworkOptions:
     dropout: float | None = None
     embedder: Literal["paper", "lookup"] | None = None
     positions: bool = True
+    action_head: Literal["gmm", "l1"] | None = None
+    chunk: int | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields of a network that were given."""
