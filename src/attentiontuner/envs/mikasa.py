@@ -1,4 +1,4 @@
-"""MIKASA-Robo-VLA's RememberColor as one environment with numbers to see: see docs/tasks/mikasa.md for installing it."""
+"""MIKASA-Robo-VLA's RememberColor as one environment with numbers to see; docs/tasks/mikasa.md: installing it."""
 
 from typing import Any, Final
 

@@ -9,7 +9,7 @@ from attentiontuner.envs.mikasa import CUBES, MOST_COLOURS, TIP
 from attentiontuner.experts.expert import Decision
 
 ABOVE = 0.035
-"""Metres above the middle of a cube at which the gripper comes to rest: within the 5 cm that count, and beside nothing."""
+"""Metres above the middle of a cube at which the gripper comes to rest: 5 cm count as touching."""
 
 A_STEP = 0.1
 """Metres that the gripper moves at an action of 1."""
