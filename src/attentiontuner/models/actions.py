@@ -25,7 +25,7 @@ HeadName = Literal["discrete", "gmm", "l1"]
 MODES = 5
 """Modes of a mixture."""
 
-NARROWEST = 0.01
+NARROWEST = 0.1
 """The least deviation of a mode, where most actions lie from -1 to 1. Without it the likelihood of a few demonstrations
 has no end, and its gradient neither."""
 

@@ -20,6 +20,7 @@ from attentiontuner.data.batch import Batch
 from attentiontuner.models.actions import ActionHead, heads_for
 from attentiontuner.models.heads import Head
 from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.spaces.encoders import parse_encoders
 
 Observed = Iterable[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 """Blocks of distinct observations `[u, bytes]` with how many steps of the training set saw each `[u]`."""
@@ -38,6 +39,7 @@ class NetworkConfig(ABC):
         action_head: how actions are read from it, see `models.actions`: of numbers within bounds gmm, a mixture, or l1;
             None: the usual one.
         chunk: how many coming actions are read at a step, where they are numbers within bounds.
+        encoders: those of one's own as part=name,… (`spaces.encoders`).
     """
 
     architecture: ClassVar[str]
@@ -46,6 +48,7 @@ class NetworkConfig(ABC):
     actions: ActionSpec
     action_head: str = field(default=None, kw_only=True)  # type: ignore[assignment]  # never None once it is made
     chunk: int = field(default=1, kw_only=True)
+    encoders: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
@@ -55,6 +58,12 @@ class NetworkConfig(ABC):
         self.check_range("action_head", self.action_head in heads, f"{' or '.join(heads)}, which {self.actions} have")
         single = self.actions.kind != "box"
         self.check_range("chunk", 1 <= self.chunk <= (1 if single else math.inf), "1" if single else "1 or more")
+        parse_encoders(self.encoders, self.observation)
+
+    @property
+    def own_encoders(self) -> Mapping[str, str]:
+        """Encoders of one's own by part."""
+        return parse_encoders(self.encoders, self.observation)
 
     @abstractmethod
     def build(self) -> "Network":
@@ -123,7 +132,7 @@ class Network(nn.Module, ABC):
 
     config: NetworkConfig
     action_head: ActionHead
-    fits: ClassVar[bool] = False
+    fits: bool = False
     tested_at_once: ClassVar[int] = 256
 
     @property

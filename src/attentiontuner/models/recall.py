@@ -11,7 +11,7 @@ at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, an
 - How much: c_q enters the residual stream as cos and sin of 2πc/τ for several periods τ, what each step adds to it
   rounded, and next to it the sums of a few numbers that each recalled step hands over.
 - What: every cell in view is told whether the observations recalled hold its like, what they say of it on average, and
-  how much of what is recalled came before. Images that are recalled are laid over the one in view.
+  how much of what is recalled came before. Images that are recalled are laid over the one in view, vectors beside it.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
 Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
@@ -62,9 +62,9 @@ Timing = Literal["turned", "added"]
 BEFORE = {
     **{"bounded": False, "alike": False, "means": False, "timing": "added"},
     **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
-    "images": "paper",
+    **{"images": "paper", "beside": False},
 }
-"""What networks were that do not name these fields: those made before 0.2."""
+"""What networks were that do not name these fields: those made before 0.2, and before 0.3 with vectors."""
 
 GONE = {
     **{"bias": START, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
@@ -93,6 +93,7 @@ class RecallConfig(NetworkConfig):
         points: things in an image whose place is told as coordinates; 0: none.
         looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
             the image in view; 0: none.
+        beside: vectors that are recalled are laid beside the one in view; None: where there are vectors.
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
@@ -121,6 +122,7 @@ class RecallConfig(NetworkConfig):
     sums: int = 8
     points: int = 16
     looks: int = 8
+    beside: bool = None  # type: ignore[assignment]
     dropped_cells: float = 0.1
     timing: Timing = "turned"
     positions: bool = True
@@ -132,6 +134,8 @@ class RecallConfig(NetworkConfig):
         super().__post_init__()
         if self.images is None:
             object.__setattr__(self, "images", images_for(self.observation))
+        if self.beside is None:
+            object.__setattr__(self, "beside", "vector" in self.observation.kinds)
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:
@@ -365,8 +369,9 @@ class RecallTransformer(Network):
             looks=config.looks,
             dropped_cells=config.dropped_cells,
             images=config.images,
+            beside=config.beside,
         )
-        self.observation_embedding = observation_memory(config.observation, options)
+        self.observation_embedding = observation_memory(config.observation, options, config.own_encoders)
         # The last row: no action yet.
         self.action_embedding = nn.Embedding(self.action_head.features + 1, config.d_model)
         nn.init.normal_(self.action_embedding.weight, std=0.3)

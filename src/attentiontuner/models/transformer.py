@@ -18,10 +18,17 @@ from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.models.attention import Watched, causal_attention
-from attentiontuner.models.embedders import Embedder, Images, PositionalEmbedding, images_for, observation_embedding
+from attentiontuner.models.embedders import (
+    Embedder,
+    Images,
+    PositionalEmbedding,
+    fit_vectors,
+    images_for,
+    observation_embedding,
+)
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
-from attentiontuner.models.network import Network, NetworkConfig, Output, reached
+from attentiontuner.models.network import Network, NetworkConfig, Observed, Output, reached
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class TransformerConfig(NetworkConfig):
     Attributes:
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
+        standard: vectors are put on the scale of the training set; None: where there are vectors.
     """
 
     architecture: ClassVar[str] = "transformer"
@@ -42,11 +50,14 @@ class TransformerConfig(NetworkConfig):
     dropout: float = 0.1
     embedder: Embedder = "paper"
     images: Images = None  # type: ignore[assignment]  # never None once it is made
+    standard: bool = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.images is None:
             object.__setattr__(self, "images", images_for(self.observation))
+        if self.standard is None:
+            object.__setattr__(self, "standard", "vector" in self.observation.kinds)
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
@@ -61,7 +72,8 @@ class TransformerConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return super().from_json({"images": "paper", **value})  # there was no other before 0.2
+        before = {"images": "paper", "standard": False}  # there was no other before 0.2, and before 0.3
+        return super().from_json({**before, **value})
 
 
 class SelfAttention(nn.Module):
@@ -159,7 +171,15 @@ class Transformer(Network):
         super().__init__()
         self.config = config
         self.action_head = action_head(config.actions, config.action_head, config.chunk)
-        self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder, config.images)
+        self.image_embedding = observation_embedding(
+            config.observation,
+            config.d_model,
+            config.embedder,
+            config.images,
+            encoders=config.own_encoders,
+            standard=config.standard,
+        )
+        self.fits = config.standard
         self.action_embedding = ActionEmbedding(self.action_head.features, config.d_model)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_LN = nn.LayerNorm(config.d_model)
@@ -170,6 +190,9 @@ class Transformer(Network):
     @property
     def watchable(self) -> tuple[Head, ...]:
         return tuple(Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads))
+
+    def fit(self, observed: Observed, frames: int) -> None:
+        fit_vectors(self.image_embedding, self.config.observation, observed, frames)
 
     def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
         """The action distribution of every step, and for the heads asked for a `Watched` each."""
