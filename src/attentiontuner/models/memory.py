@@ -89,8 +89,8 @@ class ObservationMemory(nn.Module, ABC):
         return [encoded]
 
     def statistics(self, frames: int) -> Any:
-        """Empty statistics for `standardise`, whose `add` takes values `[u, …]` with how many steps saw each `[u]`; None
-        where nothing is standardised."""
+        """Empty statistics for `standardise`, whose `add` takes values `[u, …]` with how many steps saw each `[u]`;
+        None where nothing is standardised."""
         raise TypeError(f"{type(self).__name__} is standardised part by part")
 
     def standardise(self, statistics: Any) -> None:

@@ -17,7 +17,7 @@ at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, an
 Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
 observations, D = d_model, H heads of size h = D / H, M numbers an observation leaves in memory, K cells of an
 observation that have a kind, k numbers a step will say when it is recalled, R rows of a streaming cache. A token is an
-observation together with the action before it.
+observation, where actions are choices together with the action before it.
 """
 
 import math
@@ -62,7 +62,7 @@ Timing = Literal["turned", "added"]
 BEFORE = {
     **{"bounded": False, "alike": False, "means": False, "timing": "added"},
     **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
-    **{"images": "paper", "beside": False},
+    **{"images": "paper", "beside": False, "last_action": True},
 }
 """What networks were that do not name these fields: those made before 0.2, and before 0.3 with vectors."""
 
@@ -93,12 +93,15 @@ class RecallConfig(NetworkConfig):
         points: things in an image whose place is told as coordinates; 0: none.
         looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
             the image in view; 0: none.
+        last_action: a token knows the action before it; None: where actions are choices. Numbers within bounds change
+            so little from step to step that a network which sees the last ones repeats them, and recalls nothing.
         beside: vectors that are recalled are laid beside the one in view; None: where there are vectors.
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
         timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
         positions: steps know their number. Without it episodes may be longer than those of the training set.
+        past: steps know of those before. Without it a network sees the present alone: what memory is compared with.
         teacher: share of the annotated episodes in training whose steps read what the expert recalls, not what the head
             does; the rest of the network then never learns from wrong amounts.
         alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
@@ -122,10 +125,12 @@ class RecallConfig(NetworkConfig):
     sums: int = 8
     points: int = 16
     looks: int = 8
+    last_action: bool = None  # type: ignore[assignment]
     beside: bool = None  # type: ignore[assignment]
     dropped_cells: float = 0.1
     timing: Timing = "turned"
     positions: bool = True
+    past: bool = True
     teacher: float = 0.5
     alone: float = 0.0
     images: Images = None  # type: ignore[assignment]
@@ -134,6 +139,8 @@ class RecallConfig(NetworkConfig):
         super().__post_init__()
         if self.images is None:
             object.__setattr__(self, "images", images_for(self.observation))
+        if self.last_action is None:
+            object.__setattr__(self, "last_action", self.actions.kind != "box")
         if self.beside is None:
             object.__setattr__(self, "beside", "vector" in self.observation.kinds)
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
@@ -373,8 +380,10 @@ class RecallTransformer(Network):
         )
         self.observation_embedding = observation_memory(config.observation, options, config.own_encoders)
         # The last row: no action yet.
-        self.action_embedding = nn.Embedding(self.action_head.features + 1, config.d_model)
-        nn.init.normal_(self.action_embedding.weight, std=0.3)
+        actions = self.action_head.features + 1
+        self.action_embedding = nn.Embedding(actions, config.d_model) if config.last_action else None
+        if self.action_embedding is not None:
+            nn.init.normal_(self.action_embedding.weight, std=0.3)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
         recall = Recall(config, self.observation_embedding.kinds_in_view)
@@ -397,7 +406,9 @@ class RecallTransformer(Network):
     def tokens(self, seen: Tensor, last: Tensor, begins: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations, the action before each `[S, …]` (none where an episode begins) and its time `[S]` →
         `[S, D]`."""
-        tokens = seen + self.action_head.embed(last, begins, self.action_embedding.weight)
+        tokens = seen
+        if self.action_embedding is not None:
+            tokens = tokens + self.action_head.embed(last, begins, self.action_embedding.weight)
         if self.config.adds:
             tokens = tokens + self.positional_encoding(time)
         normal: Tensor = self.embedding_norm(tokens)
@@ -408,7 +419,7 @@ class RecallTransformer(Network):
         vectors, memory, kinds = self.observation_embedding(batch.observations)
         tokens = self.tokens(batch.per_step(vectors), batch.last_actions, batch.begins, batch.time)
         layout, recalled = Layout.of(batch, per_step=1), None
-        seeing, expert = self._schooling(batch) if self.training and watch else (1.0, None)
+        seeing, expert = self._schooling(batch) if self.training and watch else (float(self.config.past), None)
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
             normal, projected = layer.project(tokens, batch.time)
@@ -448,7 +459,7 @@ class RecallTransformer(Network):
         instead `[B]`."""
         query, _, value = projected.unbind(2)  # [B, T, h] each
         step = torch.arange(normal.shape[1], device=normal.device)
-        past, positions = step < step[:, None], self.positional_encoding(step)
+        past, positions = (step < step[:, None]) & self.config.past, self.positional_encoding(step)
         cells = self.observation_embedding.match(query, memory, memory, recall.bias)
         scores = recall.scores(normal, cells, recall.offers(normal), positions, positions)
         own = read = settle(scores, past)
@@ -491,7 +502,7 @@ class RecallTransformer(Network):
         total = cache.memory.shape[1]
         end = reached(time, total)
         step = torch.arange(end, device=time.device)
-        past, visible = step < time[:, None], step <= time[:, None]  # [R, end]
+        past, visible = (step < time[:, None]) & self.config.past, step <= time[:, None]  # [R, end]
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
@@ -501,6 +512,7 @@ class RecallTransformer(Network):
             keys[row, :, time], values[row, :, time] = key, value
             keys, values = keys[:, :, :end], values[:, :, :end]
             mixed = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None]).flatten(1)
+            mixed = mixed * self.config.past
             told: Tensor | float = 0.0
             if (recall := layer.recall) is not None:
                 cache.offers[row, time], cache.says[row, time] = recall.offers(normal), recall.say(normal)
