@@ -108,7 +108,7 @@ class BlinkEnv(gym.Env[Any, Any]):
 
 
 class BlinkExpert:
-    """After the light it recalls every blink and every press."""
+    """After the light it recalls every blink, and every press where it is seen: the button is down."""
 
     def __init__(self, env: Any) -> None:
         self.step, self.blinks, self.presses = -1, [], []
@@ -122,7 +122,7 @@ class BlinkExpert:
             return Decision(np.full(1, -0.5, np.float32))
         press = not down and len(self.presses) < len(self.blinks)
         decision = Decision(np.full(1, 0.5 if press else -0.5, np.float32), (*self.blinks, *self.presses))
-        if press:
+        if down:
             self.presses.append(self.step)
         return decision
 

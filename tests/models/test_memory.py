@@ -195,7 +195,7 @@ def test_images_are_asked_for_and_laid_over_alike_wherever_things_stand():
 
 
 def test_a_vector_that_is_recalled_is_read_as_it_was_seen():
-    """Laid beside the one in view are the mean of what is recalled, and nothing of what is not."""
+    """Laid beside the one in view are the sum and the mean of what is recalled, and nothing of what is not."""
     network, frames = fitted(VECTOR)
     _, left, _ = network(frames)
     seen = (VECTOR.decode(frames.numpy()) - network.mean.numpy()) * network.scale.numpy()
@@ -205,8 +205,9 @@ def test_a_vector_that_is_recalled_is_read_as_it_was_seen():
     amounts[0, 3] = 1
     amounts[1, [1, 6]] = 1
     network.lay(amounts, amounts.sum(1), left, left[[0, 8]])
-    in_view, recalled, before = shown[0].split(VECTOR.parts[0][1].shape[0], 1)
+    in_view, added, recalled, before = shown[0].split(VECTOR.parts[0][1].shape[0], 1)
     np.testing.assert_allclose(in_view.detach(), seen[[0, 8]], atol=1e-5)
     np.testing.assert_allclose(recalled.detach(), np.stack([seen[3], (seen[1] + seen[6]) / 2]), atol=1e-5)
+    np.testing.assert_allclose(added.detach() * memory.SEVERAL, np.stack([seen[3], seen[1] + seen[6]]), atol=1e-5)
     assert not before[0].any()
     assert before[1].any()

@@ -38,6 +38,9 @@ TINY = 1e-20
 LITTLE = 0.02
 """An amount that is as good as nothing: a mean over so little is near 0."""
 
+SEVERAL = 4.0
+"""What a sum of vectors is divided by, to be of the size of one."""
+
 ALIKE = 2.0
 """By how much a kind that is in view is asked for at first."""
 
@@ -228,8 +231,9 @@ class DenseCells(ObservationMemory):
 class VectorCells(DenseCells):
     """A flat vector: one key for all of it, and beside it the vector itself.
 
-    What is recalled is a vector again: the one in view, the mean of those recalled and their mean by how much came
-    before go through two layers, so that how far it is from here to there can be read off as exactly as it was seen.
+    What is recalled is a vector again: the one in view, the sum of those recalled, their mean and their mean by how
+    much came before go through two layers, so that how far it is from here to there, and how often something was there,
+    can be read off as exactly as it was seen.
     """
 
     def __init__(self, part: Part, options: MemoryOptions) -> None:
@@ -240,7 +244,7 @@ class VectorCells(DenseCells):
         self.memory = self.size + (part.shape[0] if self.beside else 0)
         if self.beside:
             width = options.d_model
-            self.laid = nn.Sequential(nn.Linear(3 * part.shape[0], 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+            self.laid = nn.Sequential(nn.Linear(4 * part.shape[0], 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
         self.register_buffer("mean", torch.zeros(part.shape))
         self.register_buffer("scale", torch.ones(part.shape[:1]))
 
@@ -258,8 +262,8 @@ class VectorCells(DenseCells):
             return 0.0
         vectors, in_view = memory[..., self.size :], own[..., self.size :]
         share = amounts / mass[..., None].clamp(min=1)
-        shown = torch.cat([in_view, share @ vectors, (share * came_before(amounts, mass)) @ vectors], -1)
-        laid: Tensor = self.laid(shown)
+        mean, before = share @ vectors, (share * came_before(amounts, mass)) @ vectors
+        laid: Tensor = self.laid(torch.cat([in_view, amounts @ vectors / SEVERAL, mean, before], -1))
         return laid
 
 

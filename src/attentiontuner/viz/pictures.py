@@ -201,12 +201,13 @@ def save_episode_picture(
     curves = curves_of(spec, actions, demonstration.observations, demonstration.actions)
     columns = min(7, len(steps))
     rows = -(-len(steps) // columns)
-    heights = [1.75 * rows + 0.4, *[0.95] * len(curves), 5.8]
+    heights = [1.75 * rows + 0.4, *([0.8 * len(curves) + 0.3] if curves else []), 5.8]
     figure = Figure(figsize=(1.55 * columns + 0.6, sum(heights)), dpi=110, layout="constrained")
     top, *middle, bottom = np.asarray(figure.subfigures(len(heights), 1, height_ratios=heights)).tolist()
     _draw_frames(top.subplots(rows, columns, squeeze=False), spec, demonstration, steps)
-    for place, own in zip(middle, curves, strict=True):
-        _draw_curves(place.subplots(), own, demonstration)
+    for place in middle:
+        for axes, own in zip(place.subplots(len(curves), sharex=True, squeeze=False).flat, curves, strict=True):
+            _draw_curves(axes, own, demonstration)
     number = "" if demonstration.episode is None else f" {demonstration.episode}"
     name = f"{title or 'episode'}{number} · seed {demonstration.seed}"
     result = "solved" if demonstration.success else "not solved"
@@ -238,6 +239,7 @@ def _draw_curves(axes: Any, curves: Curves, demonstration: Demonstration) -> Non
     axes.set(xlim=(-0.5, len(curves.heights) - 0.5), ylim=(-0.08, 1.08), yticks=[])
     axes.set_ylabel(curves.name, rotation=0, ha="right", va="center", fontsize=8)
     axes.tick_params(labelsize=7)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
 
@@ -248,6 +250,8 @@ def _draw_matrix(axes: Any, demonstration: Demonstration) -> None:
     axes.plot([-0.5, length - 0.5], [-0.5, length - 0.5], color="#999999", linewidth=0.8)
     axes.set_xlabel("recalled step p")
     axes.set_ylabel("deciding step q")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     if demonstration.pairs is None:
         axes.set_title("expert matrix E: not annotated", fontsize=10)
         return
