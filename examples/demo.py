@@ -34,8 +34,8 @@ INTRODUCTION = (
 
 
 def draw_tasks(folder: Path) -> None:
-    """One picture per task: frames of an expert's episode, and what it recalled."""
-    for task in all_tasks().values():
+    """One picture per task that is installed: frames of an expert's episode, and what it recalled."""
+    for task in filter(lambda task: task.installed, all_tasks().values()):
         store = collect(task, 1, seed=7, out=folder / "data" / task.name, workers=1)
         path = folder / "tasks" / f"{task.name}.png"
         save_episode_picture(store.observation, store[0], path, f"{task.title}, episode")

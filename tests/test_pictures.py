@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attentiontuner.demos import Demonstration
-from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec, Part
+from attentiontuner.spaces import MINIGRID_SYMBOLS, ActionSpec, ObservationSpec, Part
 from attentiontuner.viz.pictures import draw_observation, draw_observations, episode_steps, save_episode_picture
 
 GRID = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
@@ -109,7 +109,7 @@ def test_an_episode_is_drawn(tmp_path, pairs):
     assert {0, 69} <= set(steps)
     if pairs:
         assert {1, 5, 7, 20} <= set(steps)
-    save_episode_picture(GRID, made, tmp_path / "e.png", "toy")
+    save_episode_picture(GRID, ActionSpec.discrete(3), made, tmp_path / "e.png", "toy")
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -139,4 +139,4 @@ def test_the_demo_runs_from_collecting_to_the_page(tmp_path):
     text = page.read_text()
     assert "data:image/gif" in text  # the recall film
     assert "no pairs" in text
-    assert len(list((tmp_path / "demo" / "tasks").glob("*.png"))) == 6
+    assert len(list((tmp_path / "demo" / "tasks").glob("*.png"))) == 9

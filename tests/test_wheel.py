@@ -20,6 +20,7 @@ EXTRAS = {
     "wandb": ("train hallway --data data --out run --log wandb", "attentiontuner[wandb]"),
     "minari": ("convert data --out ours/hallway-v0 --to minari", "attentiontuner[minari]"),
     "pyarrow": ("convert data --out theirs --to lerobot", "attentiontuner[lerobot]"),
+    "mujoco": ("collect blink-count --episodes 1 --out blinks", "attentiontuner[robots]"),
     "memory_gym": ("collect mystery-path --episodes 1 --out path", "--no-deps memory-gym"),
 }
 """A package that may be missing → a command that needs it, and what the command says of the way to it."""

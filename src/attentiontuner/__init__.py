@@ -1,7 +1,7 @@
 """AttentionTuner: imitation learning that is shown what the expert remembered.
 
 The public names below are loaded when first used, so `import attentiontuner` is quick and needs no torch. It registers
-the LTMB environments with Gymnasium.
+the LTMB environments and the robots with Gymnasium.
 """
 
 import contextlib
@@ -44,6 +44,7 @@ _HOMES = {
     "expert_matrices": "attentiontuner.data.tokens",
     "Method": "attentiontuner.methods",
     "register_method": "attentiontuner.methods",
+    "register_encoder": "attentiontuner.spaces.encoders",
     "TrainConfig": "attentiontuner.runs.config",
     "paper_config": "attentiontuner.runs.config",
     "facts_of": "attentiontuner.methods",
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from attentiontuner.spaces import ActionSpec as ActionSpec
     from attentiontuner.spaces import ObservationSpec as ObservationSpec
     from attentiontuner.spaces import Part as Part
+    from attentiontuner.spaces.encoders import register_encoder as register_encoder
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task

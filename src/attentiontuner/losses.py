@@ -24,25 +24,27 @@ class Loss:
     Attributes:
         total: what is minimised.
         terms: its parts by name, before they are weighted; the same names in every batch.
-        correct: number of steps at which the expert's action is the likeliest.
+        measures: sums over the steps of what the action head measures, by name: at how many the expert's action is the
+            likeliest (`accuracy`), or likelihoods and errors.
         steps: number of steps in this batch (in this process).
     """
 
     total: Tensor
     terms: Mapping[str, Tensor]
-    correct: Tensor
+    measures: Mapping[str, Tensor]
     steps: Tensor
 
 
 def imitation_loss(output: Output, batch: Batch) -> Tensor:
-    """Mean negative log-likelihood of the expert's actions over the steps of the whole batch (over all processes)."""
-    likelihood = output.head.negative_log_likelihood(output.distribution, batch.actions)  # [S]
-    return (likelihood * batch.real).sum() / batch.totals.steps
+    """Mean loss of the action head, of discrete actions their negative log-likelihood, over the steps of the whole
+    batch (over all processes)."""
+    return (output.head.loss(output.distribution, batch) * batch.real).sum() / batch.totals.steps
 
 
-def correct_steps(output: Output, batch: Batch) -> Tensor:
-    """At how many steps the expert's action is the likeliest."""
-    return (output.head.agreement(output.distribution, batch.actions) * batch.real).sum()
+def measured(output: Output, batch: Batch, which: Tensor) -> dict[str, Tensor]:
+    """Sums of what the action head measures, by name, over the steps that are true in `which` `[S]`."""
+    sums = torch.where(which[:, None], output.head.measure(output.distribution, batch.actions), 0).sum(0)
+    return dict(zip(output.head.measures, sums, strict=True))
 
 
 def recalled_as_wanted(strength: Tensor, wanted: Tensor) -> Tensor:

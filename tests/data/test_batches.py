@@ -105,7 +105,7 @@ def test_fillers_change_nothing(share_frames):
     exact, exact_gradient = gradients(model, data.batch(rows))
     filled, filled_gradient = gradients(model, data.assemble(torch.from_numpy(numbers), sizes))
     assert filled.total.item() == pytest.approx(exact.total.item(), rel=1e-5)
-    assert filled.correct == exact.correct
+    assert filled.measures == exact.measures
     torch.testing.assert_close(filled_gradient, exact_gradient, atol=1e-6, rtol=1e-4)
 
 
@@ -126,7 +126,7 @@ def test_a_process_without_episodes_takes_an_empty_step(share_frames):
     data = DemoData(packed_demos(GRID, LENGTHS, 4))
     data.share_frames = share_frames
     idle, gradient = gradients(model, data.batch(np.array([2]), slice(1, None, 2)))
-    assert (idle.total.item(), idle.steps.item(), idle.correct.item()) == (0, 0, 0)
+    assert (idle.total.item(), idle.steps.item(), idle.measures["accuracy"].item()) == (0, 0, 0)
     assert not gradient.any()
 
 

@@ -34,7 +34,7 @@ def make(**changes):
         ({"actions": np.array([], int)}, "episode 7, actions: an episode needs at least one step"),
         (
             {"observations": [np.zeros(3), np.zeros(2), np.zeros(3)]},
-            r"episode 7, observations: they differ in shape, \(2,\) and \(3,\)",
+            r"episode 7, observations: they differ in shape, \(3,\) and \(2,\) from step 1 on",
         ),
         ({"rewards": np.array([0, np.nan, 0])}, "episode 7, rewards: a reward is not a finite number"),
         ({"pairs": [(2, 2)]}, r"episode 7, pair \(2, 2\): p must be before q"),
@@ -150,10 +150,14 @@ def test_pairs_are_ordered_and_multiplicities_add_up(rows):
     [
         ({"actions": np.zeros((3, 2))}, ""),
         ({"actions": np.ones((3, 2), np.int32)}, ""),
-        ({"actions": np.full((3, 2), np.nan)}, "episode 7, actions: expected whole numbers from 0"),
+        ({"actions": np.array([[0, 1], [0, np.nan], [np.inf, 0]])}, "episode 7, actions, step 1: a number that is not"),
+        ({"actions": np.array([[0, 1], [0, 1], [-np.inf, 0]])}, "episode 7, actions, step 2: a number that is not"),
         ({"actions": np.array([True, False, True])}, "episode 7, actions: expected whole numbers from 0"),
         ({"observations": {"a": np.zeros((3, 1)), "b": np.zeros((2, 1))}}, "observations, part 'b': 2 entries"),
-        ({"observations": {"a": [np.zeros(3), np.zeros(2), np.zeros(1)]}}, "part 'a': they differ in shape"),
+        (
+            {"observations": {"a": [np.zeros(3), np.zeros(2), np.zeros(1)]}},
+            r"part 'a': .* \(3,\) and \(2,\) from step 1 on",
+        ),
     ],
 )
 def test_actions_and_observations_of_other_kinds(change, message):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.models import memory
+from attentiontuner.models import memory, standard
 from attentiontuner.models.embedders import split_parts
 from attentiontuner.models.memory import MemoryOptions, observation_memory
 from attentiontuner.spaces.observation import ObservationSpec
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, MANY_SYMBOLS, PARTS, VECTOR, random_frames
 
 OPTIONS = MemoryOptions(
-    d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5, images="paper"
+    d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5, images="paper", beside=True
 )
 START = torch.tensor(-9.0)
 
@@ -35,7 +35,7 @@ def test_sizes_are_what_is_promised(observation):
     assert kinds.shape == (9, network.kinds_in_view)
     assert network.match(torch.randn(2, 8), left, left[:2], START).shape == (2, 9)
     laid = network.lay(torch.rand(2, 9), torch.ones(2), left, left[:2])
-    assert laid == 0.0 if "image" not in observation.kinds else laid.shape == (2, 16)
+    assert laid == 0.0 if observation.kinds == {"grid"} else laid.shape == (2, 16)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 20, 2), (30, 30, 3), (40, 70, 4), (150, 224, 1)])
@@ -84,7 +84,7 @@ def test_several_parts_are_each_what_they_are_alone():
     query = torch.randn(2, 8, generator=torch.Generator().manual_seed(1))
     first, matches, of_kinds = 0, [], []
     for (_, part), own, rows in zip(PARTS.parts, network.parts, split_parts(frames, PARTS), strict=True):
-        alone = memory.part_memory(part, OPTIONS)
+        alone = memory.MEMORIES[part.kind](part, OPTIONS)
         start = {name: tensor.clone() for name, tensor in own.state_dict().items()}
         alone.load_state_dict(start)
         alone.fit([(rows[:4].numpy(), np.arange(1, 5)), (rows[4:].numpy(), np.ones(5, np.int64))], 9)
@@ -117,7 +117,7 @@ def test_images_and_vectors_are_standardised_and_what_never_changes_is_left_out(
 
 
 def test_means_are_taken_over_every_so_many_observations_wherever_blocks_end(monkeypatch):
-    monkeypatch.setattr(memory, "FITTED", 3)
+    monkeypatch.setattr(standard, "FITTED", 3)
     frames, seen = (
         np.random.default_rng(0).normal(size=(10, VECTOR.parts[0][1].shape[0])).astype(np.float32),
         np.arange(1, 11),
@@ -192,3 +192,22 @@ def test_images_are_asked_for_and_laid_over_alike_wherever_things_stand():
         network.lay(torch.full((1, 1), amount), torch.full((1,), amount), left[:1], left[1:]) for amount in (0.0, 1.0)
     )
     assert not torch.allclose(nothing, one)
+
+
+def test_a_vector_that_is_recalled_is_read_as_it_was_seen():
+    """Laid beside the one in view are the sum and the mean of what is recalled, and nothing of what is not."""
+    network, frames = fitted(VECTOR)
+    _, left, _ = network(frames)
+    seen = (VECTOR.decode(frames.numpy()) - network.mean.numpy()) * network.scale.numpy()
+    shown = []
+    network.laid.register_forward_hook(lambda module, given, made: shown.append(given[0]))
+    amounts = torch.zeros(2, 9)
+    amounts[0, 3] = 1
+    amounts[1, [1, 6]] = 1
+    network.lay(amounts, amounts.sum(1), left, left[[0, 8]])
+    in_view, added, recalled, before = shown[0].split(VECTOR.parts[0][1].shape[0], 1)
+    np.testing.assert_allclose(in_view.detach(), seen[[0, 8]], atol=1e-5)
+    np.testing.assert_allclose(recalled.detach(), np.stack([seen[3], (seen[1] + seen[6]) / 2]), atol=1e-5)
+    np.testing.assert_allclose(added.detach() * memory.SEVERAL, np.stack([seen[3], seen[1] + seen[6]]), atol=1e-5)
+    assert not before[0].any()
+    assert before[1].any()

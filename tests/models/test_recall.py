@@ -11,6 +11,7 @@ from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.network import Output
 from attentiontuner.models.recall import MOST, NEVER, RecallTransformer, settle, turned
 from attentiontuner.models.sizes import BEFORE, GONE, RECALL_HEAD, RecallConfig
+from attentiontuner.spaces import ActionSpec
 from tests.methods.configs import loss_of
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, VECTOR, packed_demos
 
@@ -62,6 +63,8 @@ OPTIONS = [
     {"points": 0, "looks": 0},
     {"layers": 1, "heads": 1},
     {"layers": 3, "recall_layer": 3},
+    {"past": False},
+    {"last_action": False},
 ]
 
 
@@ -218,6 +221,34 @@ def test_an_episode_that_is_played_alone_knows_of_the_past_only_what_is_recalled
             for seen in (batch.per_step(batch.observations), changed)
         )
     assert torch.allclose(as_it_was, otherwise, atol=1e-6) == (alone == 1)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_without_a_past_only_the_present_matters(past):
+    model, packed = small(GRID, past=past, last_action=False, whole=False)
+    batch = DemoData(packed).batch(np.arange(3))
+    changed = batch.per_step(batch.observations).clone()
+    changed[batch.begins] = changed[batch.begins].roll(1, 0)  # other first observations
+    with torch.no_grad():
+        head_of(model).bias.fill_(2.0)  # much is recalled
+        as_it_was, otherwise = (
+            model(replace(batch, observations=seen, frame=None)).distribution[~batch.begins]
+            for seen in (batch.per_step(batch.observations), changed)
+        )
+    assert torch.allclose(as_it_was, otherwise, atol=1e-6) == (not past)
+
+
+@pytest.mark.parametrize("last_action", [False, True])
+def test_a_token_need_not_know_the_action_before_it(last_action):
+    model, packed = small(GRID, last_action=last_action)
+    batch = DemoData(packed).batch(np.arange(3))
+    other = replace(batch, actions=batch.actions.roll(1, 0))
+    assert torch.equal(model(batch).distribution, model(other).distribution) == (not last_action)
+
+
+def test_numbers_within_bounds_are_not_shown_to_who_chooses_the_next():
+    assert RecallConfig(VECTOR, ActionSpec.box(-1, 1)).last_action is False
+    assert RecallConfig(VECTOR, ActionSpec.discrete(3)).last_action is True
 
 
 @pytest.mark.parametrize("positions", [True, False])

@@ -111,20 +111,38 @@ def test_seeds_come_in_order_and_saved_ones_are_left_out(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["hallway", "ordering", "counting", "mortar-mayhem", "mystery-path", "searing-spotlights"]
+    "name",
+    [
+        *("hallway", "ordering", "counting", "mortar-mayhem", "mystery-path", "searing-spotlights"),
+        *("remember-reach", "remember-colour", "blink-count"),
+    ],
 )
 def test_every_task_can_be_played_with_its_keys(tmp_path: Path, name: str) -> None:
     task = get_task(name)
     if task.needs is not None:
         pytest.importorskip(task.needs[0], reason=f"needs the package {task.needs[0]}")
     player = Player(tmp_path / "played", task, "ada")
-    assert set(task.keys.values()) <= set(range(task.actions.count))
+    assert set(task.keys.values()) <= set(range(len(task.playable)))
     for action in sorted(set(task.keys.values())):
         state = player.state()
         if state["ended"]:
             state = player.discard()
-        assert player.step(action, state["step"])["lastAction"] == task.actions.names[action]
+        assert player.step(action, state["step"])["lastAction"] == task.playable[action][0]
     player.close()
+
+
+def test_moves_of_a_robot_are_saved_as_its_actions(tmp_path: Path) -> None:
+    task = get_task("remember-reach")
+    pytest.importorskip("mujoco")
+    player = Player(tmp_path / "played", replace(task, horizon=3), "ada")
+    with pytest.raises(UserError, match="action 7, but there are only 7 actions, counted from 0"):
+        player.step(7, 0)
+    for step, move in enumerate(("up", "left", "stay")):
+        player.step(list(task.moves).index(move), step)
+    player.save(1.0)
+    player.close()
+    actions = DemoStore.open(tmp_path / "played")[0].actions
+    assert np.array_equal(actions, np.float32([task.moves[move] for move in ("up", "left", "stay")]))
 
 
 def test_another_task_does_not_get_into_the_data_set(player: Player) -> None:
@@ -168,7 +186,7 @@ def test_an_episode_ends_at_the_tasks_horizon(tmp_path: Path) -> None:
     assert DemoStore.open(tmp_path / "played")[0].truncated
 
 
-def test_only_single_actions_have_keys(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="task 'hallway' takes choices 2×3: only single actions can be played"):
+def test_what_has_neither_single_actions_nor_moves_is_not_played(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"task 'hallway' takes choices 2×3: .* name some in Task\(moves=...\)"):
         Player(tmp_path / "played", replace(TASK, actions=ActionSpec.multi_discrete((2, 3))), "ada")
     assert not (tmp_path / "played").exists()

@@ -13,16 +13,11 @@ from torch import nn
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import Interrupted
-from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.methods import get_method
-from attentiontuner.models.sizes import TransformerConfig
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run
-from attentiontuner.spaces import ActionSpec
 from attentiontuner.training.train import _test_data, train
-from tests.methods.configs import run_of
-from tests.models.test_transformer import VECTOR
 from tests.training.toys import toy_config, toy_store, without_times
 
 
@@ -256,14 +251,3 @@ def test_each_process_of_torchrun_has_its_own_gpu(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert str(choose_device(name)) == device
-
-
-def test_what_no_network_can_learn_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    actions = ActionSpec.box([-1.0], [1.0])
-    writer = DemoWriter(tmp_path / "data", task="some", settings={}, observation=VECTOR, actions=actions)
-    size = VECTOR.parts[0][1].shape[0]
-    writer.append([Demonstration(np.zeros((2, size)), np.zeros((2, 1)), seed=seed) for seed in range(3)])
-    config = run_of(TransformerConfig(VECTOR, actions, d_model=8), "vanilla")
-    with pytest.raises(UserError, match="no network here learns actions of kind box"):
-        train(config, DemoStore.open(tmp_path / "data"), tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run").exists()

@@ -19,6 +19,7 @@ EXTRAS = {
     "wandb": ("wandb",),
     "minari": ("minari", "h5py"),
     "lerobot": ("pyarrow", "av"),
+    "robots": ("mujoco",),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

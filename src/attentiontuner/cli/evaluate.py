@@ -27,6 +27,7 @@ def evaluate(
     task: str | None = None,
     settings: Settings = (),
     best: bool = False,
+    execute: int = 1,
     video: int = 0,
     workers: int | None = None,
     batch: int = 128,
@@ -47,6 +48,7 @@ def evaluate(
         task: which task to play with --policy random or expert where no run is given.
         settings: environment settings as name=value, in place of those the run was trained with.
         best: the weights with the best success rate during training, not the latest.
+        execute: actions of a chunk that are played before the next chunk is read, where the run learned chunks.
         video: how many recall films to make, failures and successes in turn.
         workers: processes that step the environments; chosen by the number of cores if not given, 0 for none.
         batch: episodes in flight at once.
@@ -64,6 +66,10 @@ def evaluate(
         raise UserError(f"--batch {batch}: give at least 1")
     if workers is not None and workers < 0:
         raise UserError(f"--workers {workers}: give 0 or more")
+    if execute < 1:
+        raise UserError(f"--execute {execute}: give at least 1")
+    if execute > 1 and policy != "model":
+        raise UserError(f"--execute is for the chunks of a trained model; it does not go with --policy {policy}")
     if video < 0:
         raise UserError(f"--video {video}: give 0 or more")
     if video and policy != "model":
@@ -78,13 +84,14 @@ def evaluate(
 
     # The weights are read once: what plays, what is filmed and the checksum in the summary are the same bytes.
     trained = opened.load_model(best) if opened is not None and policy == "model" else None
-    player, of = _policy(trained, policy, chosen, device, seed)
+    player, of = _policy(trained, policy, chosen, device, seed, execute)
     results, summary = play(player, chosen, episodes, seed, folder, batch=batch, workers=workers, of=of)
     films: list[str] = []
     if video and trained is not None:
         from attentiontuner.evaluation.filming import make_films
 
-        films = [str(path) for path in make_films(trained, chosen, results, video, folder, device=device)]
+        made = make_films(trained, chosen, results, video, folder, device=device, execute=execute)
+        films = [str(path) for path in made]
     if as_json:
         print(json.dumps({**summary, "films": films}, indent=2))
         return
@@ -126,8 +133,8 @@ def _folder(run: Run | None, policy: str, task: str) -> Path:
 
 
 def _policy(
-    trained: "Trained | None", name: str, task: "Task", device: str | None, seed: int
-) -> tuple[Any, dict[str, str]]:
+    trained: "Trained | None", name: str, task: "Task", device: str | None, seed: int, execute: int
+) -> tuple[Any, dict[str, Any]]:
     """The policy, and what tells it from others."""
     from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 
@@ -138,4 +145,5 @@ def _policy(
     assert trained is not None
     from attentiontuner.evaluation.policy import as_policy
 
-    return as_policy(trained, device=device, max_steps=task.max_steps), {"policy": name, "weights": trained.sha256}
+    of = {"policy": name, "weights": trained.sha256, **({"execute": execute} if execute > 1 else {})}
+    return as_policy(trained, device=device, max_steps=task.max_steps, execute=execute), of

@@ -44,7 +44,7 @@ def inspect(
         if not 0 <= episode < len(store):
             episodes = counted(len(store), "episode")
             raise UserError(f"--episode {episode}: the data set holds {episodes}, numbered from 0")
-        save_episode_picture(store.observation, store[episode], picture, f"{store.task}, episode")
+        save_episode_picture(store.observation, store.actions, store[episode], picture, f"{store.task}, episode")
         summary["picture"] = str(picture)
     print_json(summary) if json else print_table(summary)
 

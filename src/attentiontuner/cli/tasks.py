@@ -1,7 +1,6 @@
 """`attentiontuner tasks`."""
 
 import json as json_format
-from importlib.util import find_spec
 from typing import Any
 
 
@@ -44,7 +43,6 @@ def tasks(json: bool = False) -> None:
 
 def describe(task: Any) -> dict[str, Any]:
     """One task as a JSON value."""
-    installed = task.needs is None or find_spec(task.needs[0]) is not None
     return {
         "name": task.name,
         "title": task.title,
@@ -55,6 +53,6 @@ def describe(task: Any) -> dict[str, Any]:
         "horizon": task.max_steps,
         "demonstrations": task.demonstrations,
         "expert": task.expert is not None,
-        "installed": installed,
+        "installed": task.installed,
         "install": None if task.needs is None else task.needs[1],
     }

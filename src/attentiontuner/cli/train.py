@@ -14,6 +14,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
 from attentiontuner.runs.config import RECIPE, NetworkOptions, TrainConfig, check_values
 from attentiontuner.runs.log import checked_boards
+from attentiontuner.spaces.encoders import parse_encoders
 
 if TYPE_CHECKING:
     from attentiontuner.demos import DemoStore
@@ -89,6 +90,7 @@ def train(
     chosen = _task(task, store, data, out)
     test = None if test_data is None else DemoStore.open(test_data)
     fields = {**NetworkOptions(**network).changes(), **parse_settings(model, "--model")}
+    parse_encoders(str(fields.get("encoders", "")), chosen.observation)
     if memory_limit is not None:
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
@@ -139,7 +141,7 @@ def _summary(result: "TrainResult", config: TrainConfig) -> str:
     last = result.metrics[-1] if done else {}
     from attentiontuner.training.loop import tested
 
-    figures = f", {tested(last)}" if "test_accuracy" in last else ""
+    figures = f", {tested(last)}" if tested(last) else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
         return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; nothing to do"

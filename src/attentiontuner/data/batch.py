@@ -82,6 +82,14 @@ class Batch:
         """`[S, …]` the action before each step; where an episode begins, one that means nothing."""
         return self.actions.roll(1, 0)
 
+    def coming(self, chunk: int) -> tuple[Tensor, Tensor]:
+        """The action of each step and those after it `[S, chunk, …]`, and which of them its episode has: bool
+        `[S, chunk]`."""
+        ahead = torch.arange(chunk, device=self.time.device)
+        step = torch.arange(len(self.time), device=self.time.device)[:, None] + ahead
+        step = step.clamp(max=len(self.time) - 1)
+        return self.actions[step], self.time[step] == self.time[:, None] + ahead
+
     def per_step(self, embedded: Tensor) -> Tensor:
         """What belongs to distinct observations `[U, …]`, for each step `[S, …]`."""
         return embedded if self.frame is None else embedded.index_select(0, self.frame)

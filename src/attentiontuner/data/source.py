@@ -109,6 +109,16 @@ class Source:
                 yield from _blocks(torch.from_numpy(packed.frames), packed.frame_index)
                 bar.advance(len(rows))
 
+    def actions(self) -> Iterator[NDArray[np.generic]]:
+        """All training actions, in blocks `[n, …]`."""
+        if self.memory_limit is None:
+            yield next(self.chunks(0)).data.packed.actions
+            return
+        with progress(f"look at the actions of {self.store.task}", len(self)) as bar:
+            for rows, _ in self._plan(0):
+                yield self._read(rows).actions
+                bar.advance(len(rows))
+
     def frames(self) -> int:
         """About how many distinct training observations there are."""
         return max(1, frame_bytes(self.store, self.episodes) // self.store.observation.nbytes)

@@ -82,10 +82,10 @@ class Demonstration:
         try:
             return frozen(given)
         except ValueError:  # a list of arrays of several shapes
-            shapes = sorted({np.shape(one) for one in given}, key=str)
-            raise UserError(
-                f"{self.name}, {part}: they differ in shape, {' and '.join(map(str, shapes[:2]))}"
-            ) from None
+            shapes = [np.shape(one) for one in given]
+            step = next(step for step, shape in enumerate(shapes) if shape != shapes[0])
+            changed = f"they differ in shape, {shapes[0]} and {shapes[step]} from step {step} on"
+            raise UserError(f"{self.name}, {part}: {changed}") from None
 
     def _acted(self) -> NDArray[Any]:
         """The actions; which of them there are, only the data set's specification knows."""
@@ -94,6 +94,9 @@ class Demonstration:
             return frozen(self.actions, np.int64)
         if actions.dtype.kind in "iuf" and actions.ndim > 1 and np.isfinite(actions).all():
             return frozen(self.actions, np.float32)
+        if actions.dtype.kind == "f" and actions.ndim > 1:
+            step = int(np.argwhere(~np.isfinite(actions))[0][0])
+            raise UserError(f"{self.name}, actions, step {step}: a number that is not finite (NaN or infinite)")
         raise UserError(f"{self.name}, actions: expected whole numbers from 0, shape [T], or numbers, shape [T, …]")
 
     @property

@@ -1,4 +1,7 @@
-"""LTMB, the Long-term Memory Benchmark: importing this module registers its environments with Gymnasium."""
+"""Importing this module registers our environments with Gymnasium: the Long-term Memory Benchmark, and the robots.
+
+MuJoCo and ManiSkill, which robots need, are imported when one of them is made.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,17 @@ LTMB = {
 }
 """Gymnasium id → class. The defaults of each class are the paper's settings."""
 
-for _id, _entry_point in LTMB.items():
+ROBOTS = {
+    "AttentionTuner/RememberReach-v0": "attentiontuner.envs.remember_reach:RememberReachEnv",
+    "AttentionTuner/RememberColour-v0": "attentiontuner.envs.remember_colour:RememberColourEnv",
+    "AttentionTuner/BlinkCount-v0": "attentiontuner.envs.blink_count:BlinkCountEnv",
+}
+"""Gymnasium id → class, in MuJoCo."""
+
+MIKASA = {"AttentionTuner/MikasaRememberColor-v0": "attentiontuner.envs.mikasa:MikasaRememberColourEnv"}
+"""Gymnasium id → class, in ManiSkill."""
+
+for _id, _entry_point in (LTMB | ROBOTS | MIKASA).items():
     if _id not in gym.registry:
         gym.register(id=_id, entry_point=_entry_point)
 

@@ -29,14 +29,16 @@ def make_films(
     out: Path,
     *,
     device: str | None = None,
+    execute: int = 1,
 ) -> list[Path]:
-    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths."""
+    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` is as in
+    `load_policy`."""
     if count < 1:
         raise UserError(f"--video {count}: give at least 1")
     config = trained.config
     way = config.way
     heads = way.watchable(config)[: len(HEAD_COLOURS)]
-    policy = ModelPolicy(trained.model.to(choose_device(device)), task.max_steps, watch=heads)
+    policy = ModelPolicy(trained.model.to(choose_device(device)), task.max_steps, watch=heads, execute=execute)
     reading = {"supervised": bool(config.supervised()), "counts": way.counts(config), "whole": way.whole(config)}
     paths = []
     for result in choose(results, count):

@@ -40,11 +40,17 @@ class ModelPolicy:
             observation so far (what is missing to 1 lies on the actions; for a recall network the number of things
             recalled there).
         task: name of the task it was trained on, "" if unknown.
+        execute: how many actions of a chunk are played before the next is read; the network sees every step.
     """
 
-    def __init__(self, model: Network, max_steps: int, *, watch: Sequence[Head] = (), task: str = "") -> None:
+    def __init__(
+        self, model: Network, max_steps: int, *, watch: Sequence[Head] = (), task: str = "", execute: int = 1
+    ) -> None:
         self.model = model.eval()
-        self.max_steps, self.watch, self.task = max_steps, tuple(watch), task
+        self.max_steps, self.watch, self.task, self.execute = max_steps, tuple(watch), task, execute
+        if not 1 <= execute <= model.action_head.chunk:
+            there = counted(model.action_head.chunk, "action")
+            raise UserError(f"execute {execute}: the network reads {there} at a step: give 1 to that many")
         if set(self.watch) - set(model.watchable):
             heads, there = (",".join(map(str, some)) for some in (self.watch, model.watchable))
             raise UserError(f'watch="{heads}": the heads of this network that can be watched are {there}')
@@ -61,7 +67,7 @@ class ModelPolicy:
         """
         if self.device.type == "cpu":
             return None
-        return ModelPolicy(self.model, self.max_steps, watch=self.watch, task=self.task)
+        return ModelPolicy(self.model, self.max_steps, watch=self.watch, task=self.task, execute=self.execute)
 
     def check(self, task: Task) -> None:
         """Refuse a task this model was not made for; make room for its episodes."""
@@ -89,11 +95,13 @@ class ModelPolicy:
                 StepInputs.of(n, self.model.config, self.device),
             )
             self._last = np.zeros((n, *actions.shape), actions.dtype)
+            self._chunk = np.zeros((n, self.execute, *actions.shape), actions.dtype)
             self._graph: torch.cuda.CUDAGraph | None = None
             self._rows = n
         self.weights = {}
         self._begins = np.ones(n, bool)
         self._time = np.full(n, -1, np.int64)
+        self._played = np.full(n, self.execute)  # actions of the chunk
 
     def _need_reset(self) -> None:
         if self._rows is None:
@@ -114,11 +122,11 @@ class ModelPolicy:
             return False
         chosen = torch.from_numpy(rows)
         cache = map_leaves(self._cache, lambda tensor: tensor[chosen])
-        kept = self._last[rows], self._begins[rows], self._time[rows]
+        kept = [own[rows] for own in (self._last, self._begins, self._time, self._chunk, self._played)]
         distribution = None if self._distribution is None else self._distribution[chosen]
         weights = {head: weight[rows] for head, weight in self.weights.items()}
         self.reset(len(rows))
-        self._last, self._begins, self._time = kept
+        self._last, self._begins, self._time, self._chunk, self._played = kept
         self._cache, self.weights, self._distribution = cache, weights, distribution
         return True
 
@@ -134,14 +142,21 @@ class ModelPolicy:
 
         Args:
             sample: draw the actions from the model's distribution instead.
-            temperature: what the logits are divided by before: towards 0 the likeliest action, above 1 more at random.
+            temperature: what the logits are divided by before, and of actions that are numbers their variance
+                multiplied by: towards 0 the likeliest action, above 1 more at random.
             generator: where the draws come from, such as `torch.Generator().manual_seed(0)`; PyTorch's own by default.
                 It stands on the CPU, wherever the model does.
         """
         _check_sampling(sample, temperature, generator)
-        head, distribution = self.model.action_head, self.distribution(observations)
-        chosen = head.choose(distribution.cpu(), temperature, generator) if sample else head.choose(distribution)
-        actions: NDArray[Any] = chosen.cpu().numpy()
+        self._need_reset()
+        begins = self._begins.copy()
+        distribution = self.distribution(observations)
+        plan = self.model.action_head.plan(distribution, temperature if sample else 0.0, generator)
+        fresh = begins | (self._played >= self.execute)
+        self._chunk[fresh] = plan[:, : self.execute].cpu().numpy()[fresh]
+        self._played = np.where(fresh, 0, self._played)
+        actions: NDArray[Any] = self._chunk[np.arange(len(fresh)), self._played]
+        self._played += 1
         self._last[...] = actions
         return actions
 
@@ -149,6 +164,8 @@ class ModelPolicy:
     def logits(self) -> NDArray[np.float32]:
         """The action distributions `[n, P]` of the last step: of each discrete action its logit, of several choices at
         once those of all choices side by side."""
+        if self.model.config.actions.kind == "box":
+            raise UserError("there are no logits of actions that are numbers: read `policy.model.action_head`")
         if self._rows is None or self._time.max(initial=-1) < 0:
             raise UserError("there are no logits before the first step: call act first")
         assert self._distribution is not None
@@ -188,6 +205,7 @@ class ModelPolicy:
             given = counted(len(encoded), "row")
             raise UserError(f"the policy was reset for {counted(self._rows or 0, 'row')}, these are actions of {given}")
         self._last[...] = encoded
+        self._played[...] = self.execute  # what was planned is no longer what comes
 
     def step_function(self) -> StepFunction:
         """One step as a function of tensors alone, for `torch.export` and programs without this class."""
@@ -267,6 +285,7 @@ def load_policy(
     device: torch.device | str | None = None,
     max_steps: int | None = None,
     watch: str | Head | Sequence[Head] | None = None,
+    execute: int = 1,
 ) -> ModelPolicy:
     """The policy a run trained.
 
@@ -279,8 +298,9 @@ def load_policy(
         watch: heads whose attention is kept for `policy.recalled()` and `policy.weights`: "supervised" (without any,
             those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
             default: each costs a little at every step.
+        execute: how many actions of a chunk are played before the next is read, at most the network's `chunk`.
     """
-    return as_policy(Run(Path(run)).load_model(best), device=device, max_steps=max_steps, watch=watch)
+    return as_policy(Run(Path(run)).load_model(best), device=device, max_steps=max_steps, watch=watch, execute=execute)
 
 
 def as_policy(
@@ -289,12 +309,14 @@ def as_policy(
     device: torch.device | str | None = None,
     max_steps: int | None = None,
     watch: str | Head | Sequence[Head] | None = None,
+    execute: int = 1,
 ) -> ModelPolicy:
     """The policy of a trained network; see `load_policy`."""
     config = trained.config
     heads = _heads_to_watch(watch, trained)
     steps = max_steps or _horizon(trained)
-    return ModelPolicy(trained.model.to(choose_device(device)), steps, watch=heads, task=config.task)
+    network = trained.model.to(choose_device(device))
+    return ModelPolicy(network, steps, watch=heads, task=config.task, execute=execute)
 
 
 def _horizon(trained: Trained) -> int:

@@ -36,9 +36,10 @@ class StepInputs(NamedTuple):
 class StepFunction(nn.Module):
     """One step of n episodes as a function of tensors alone: all it remembers goes in and comes out as the cache.
 
-    `step(cache, observations, last_actions, begins)` gives the action distributions `[n, P]` (of discrete actions their
-    logits) and the cache of the next step; what was given is not changed. Unlike `ModelPolicy.act` it checks the shapes
-    and types of observations, not their values. Episodes have at most `max_steps` steps.
+    `step(cache, observations, last_actions, begins)` gives the logits `[n, P]` (of actions that are numbers the
+    likeliest chunk of them, `[n, k, …]`) and the cache of the next step; what was given is not changed. Unlike
+    `ModelPolicy.act` it checks the shapes and types of observations, not their values. Episodes have at most
+    `max_steps` steps.
     """
 
     def __init__(self, model: Network, max_steps: int) -> None:
@@ -78,7 +79,7 @@ class StepFunction(nn.Module):
         own = iter([tensor.clone() for tensor in cache])
         past = map_leaves(self._form, lambda _: next(own))
         distribution, _ = self.model.step(past, self._bytes(observations), last_actions, begins)
-        return distribution, _tensors(past)
+        return self.model.action_head.plain(distribution), _tensors(past)
 
     def _bytes(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
         """Observations as a network takes them, `[n, nbytes]`."""

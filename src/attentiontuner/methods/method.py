@@ -122,14 +122,14 @@ class Method:
 
     def loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Loss":
         """L = L_IL + λ · L_memory. Sums are divided by the batch's totals over all processes."""
-        from attentiontuner.losses import Loss, correct_steps, imitation_loss
+        from attentiontuner.losses import Loss, imitation_loss, measured
 
         imitation = imitation_loss(output, batch)
         memory = self.memory_loss(output, batch, config) if output.watched else imitation.new_zeros(())
         return Loss(
             total=imitation + config.weight * memory,
             terms={"imitation": imitation, "memory": memory},
-            correct=correct_steps(output, batch),
+            measures=measured(output, batch, batch.real),
             steps=batch.real.sum(),
         )
 

@@ -56,7 +56,8 @@ class RecallWithoutPairs(Method):
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
         """By the number of demonstrations and by what is seen. With images what the head recalls is less exact than
-        what the expert does, so that half of the episodes read its own; and a few are soon learned by heart."""
+        what the expert does, so that half of the episodes read its own; and a few are soon learned by heart. Where
+        actions are numbers weights are needed that a strong decay would not leave."""
         demonstrations = task.demonstrations if data is None else data.demonstrations
         few, images = demonstrations <= FEW, "image" in task.observation.kinds
         model: dict[str, Any] = {"teacher": 0.5 if images else 1.0}
@@ -73,7 +74,7 @@ class RecallWithoutPairs(Method):
             "schedule": "cosine",
             "warmup_steps": 100,
             "clip": 1.0,
-            "weight_decay": 0.1 if images else 1.0,
+            "weight_decay": 0.1 if images or task.actions.kind == "box" else 1.0,
             "attend_self": False,
         }
 

@@ -4,10 +4,11 @@ A batch has its observations as bytes `[U, nbytes]` (`spaces.ObservationSpec.enc
 part has an encoder of its own, and of several parts one layer makes one vector. The paper's two CNNs differ between the
 benchmarks; images that are too small or too large for them get a small residual network, vectors a small MLP. `lookup`
 is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell, symbol) pair has its own vector, and a grid is
-their sum.
+their sum. An encoder of one's own takes the place of any of them (`spaces.encoders`).
 """
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 import torch
@@ -24,7 +25,10 @@ from attentiontuner.models.kernels import (
     linear_of_map,
     sinusoids,
 )
+from attentiontuner.models.network import Observed
 from attentiontuner.models.sizes import SMALLEST_IMAGE, Embedder, Images, images_for
+from attentiontuner.models.standard import Exact, Moments, Standard
+from attentiontuner.spaces.encoders import make_encoder
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 LARGEST_MAP = 8
@@ -262,20 +266,62 @@ class LookupEmbedding(nn.Module):
 
 
 class VectorEmbedding(nn.Module):
-    """A flat vector to one vector through an MLP: bytes `[U, nbytes]` → `[U, D]`."""
+    """A flat vector to one vector through an MLP: bytes `[U, nbytes]` → `[U, D]`. Where it is `standard` its numbers
+    are first put on the scale of the training set (`fit_vectors`)."""
 
-    def __init__(self, part: Part, d_model: int) -> None:
+    def __init__(self, part: Part, d_model: int, standard: bool = False) -> None:
         super().__init__()
         self.part = part
+        self.standard = Standard(part.shape[0]) if standard else None
         self.mlp = nn.Sequential(nn.Linear(part.shape[0], d_model), nn.ReLU(), nn.Linear(d_model, d_model), nn.Tanh())
 
     def vector(self, values: Tensor) -> Tensor:
         """`[U, features]` → `[U, D]`."""
+        values = values if self.standard is None else self.standard(values)
         embedded: Tensor = self.mlp(values.to(next(self.mlp.parameters()).dtype))
         return embedded
 
     def forward(self, encoded: Tensor) -> Tensor:
         return self.vector(decode(encoded, self.part))
+
+
+class Own(Exact):
+    """An encoder of one's own, in the precision it was made in."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Values `[U, …]` → features `[U, places, channels]`."""
+        features: Tensor = self.encoder(values)
+        return features[:, None] if features.dim() == 2 else features
+
+
+class OwnEmbedding(nn.Module):
+    """A part through an encoder of one's own, and its features, normalised, through one layer: bytes `[U, nbytes]` →
+    `[U, D]`."""
+
+    def __init__(self, part: Part, d_model: int, name: str) -> None:
+        super().__init__()
+        self.part, self.own = part, Own(make_encoder(name, part))
+        with torch.no_grad():
+            found = self.own(decode(torch.zeros(2, part.nbytes, dtype=torch.uint8), part))
+        if found.dim() != 3 or len(found) != 2 or not found.is_floating_point():
+            shape = f"{found.dtype} of shape {tuple(found.shape)}"
+            raise UserError(f"encoder {name!r} makes {shape} of 2 of {part}: give floats [n, C] or [n, places, C]")
+        self.places, self.channels = found.shape[1:]
+        self.norm = nn.LayerNorm(self.channels)
+        self.fc = nn.Sequential(nn.Linear(self.places * self.channels, d_model), nn.Tanh())
+
+    def cells(self, encoded: Tensor) -> Tensor:
+        """Bytes `[U, nbytes]` → normalised features `[U, places, channels]`."""
+        normal: Tensor = self.norm(self.own(decode(encoded, self.part)).to(self.norm.weight.dtype))
+        return normal
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        embedded: Tensor = self.fc(self.cells(encoded).flatten(1))
+        return embedded
 
 
 # --- whole observations ----------------------------------------------------------------------------------------------
@@ -284,10 +330,10 @@ class VectorEmbedding(nn.Module):
 class PartsEmbedding(nn.Module):
     """Several parts to one vector, each through its encoder and all through one layer: `[U, nbytes]` → `[U, D]`."""
 
-    def __init__(self, observation: ObservationSpec, d_model: int, embedder: Embedder, images: Images) -> None:
+    def __init__(self, observation: ObservationSpec, d_model: int, parts: list[nn.Module]) -> None:
         super().__init__()
         self.observation = observation
-        self.parts = nn.ModuleList(part_embedding(part, d_model, embedder, images) for _, part in observation.parts)
+        self.parts = nn.ModuleList(parts)
         self.joined = nn.Linear(len(self.parts) * d_model, d_model)
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -297,22 +343,52 @@ class PartsEmbedding(nn.Module):
 
 
 def observation_embedding(
-    observation: ObservationSpec, d_model: int, embedder: Embedder, images: Images | None = None
+    observation: ObservationSpec,
+    d_model: int,
+    embedder: Embedder,
+    images: Images | None = None,
+    *,
+    encoders: Mapping[str, str] | None = None,
+    standard: bool = False,
 ) -> nn.Module:
-    """The embedder of these observations: bytes `[U, nbytes]` → `[U, D]`; `images` None: what fits them."""
-    images = images or images_for(observation)
-    if len(observation.parts) > 1:
-        return PartsEmbedding(observation, d_model, embedder, images)
-    return part_embedding(observation.parts[0][1], d_model, embedder, images)
+    """The embedder of these observations: bytes `[U, nbytes]` → `[U, D]`.
+
+    Args:
+        images: the encoder of images; None: what fits them.
+        encoders: encoders of one's own by part (`spaces.encoders`).
+        standard: vectors are put on the scale of the training set: the network calls `fit_vectors`.
+    """
+    images, own = images or images_for(observation), encoders or {}
+    parts = [
+        OwnEmbedding(part, d_model, own[name])
+        if name in own
+        else part_embedding(part, d_model, embedder, images, standard)
+        for name, part in observation.parts
+    ]
+    return parts[0] if len(parts) == 1 else PartsEmbedding(observation, d_model, parts)
 
 
-def part_embedding(part: Part, d_model: int, embedder: Embedder, images: Images) -> nn.Module:
+def part_embedding(part: Part, d_model: int, embedder: Embedder, images: Images, standard: bool) -> nn.Module:
     """The encoder of this kind of part."""
     if part.kind == "vector":
-        return VectorEmbedding(part, d_model)
+        return VectorEmbedding(part, d_model, standard)
     if part.kind == "image":
         return image_embedding(part, d_model, images)
     return LookupEmbedding(part, d_model) if embedder == "lookup" else ImageEmbedding(part, d_model)
+
+
+def fit_vectors(embedding: nn.Module, observation: ObservationSpec, observed: Observed, frames: int) -> None:
+    """Put vectors on the scale of the training set; see `Network.fit`."""
+    parts = list(embedding.parts) if isinstance(embedding, PartsEmbedding) else [embedding]
+    moments = [Moments(part, frames) for _, part in observation.parts]
+    vectors = [isinstance(module, VectorEmbedding) and module.standard is not None for module in parts]
+    for block, seen in observed:
+        for own, rows, wanted in zip(moments, split_parts(torch.from_numpy(block), observation), vectors, strict=True):
+            if wanted:
+                own.add(decode(rows, own.part), seen)
+    for module, own in zip(parts, moments, strict=True):
+        if isinstance(module, VectorEmbedding) and module.standard is not None:
+            module.standard.fit(own)
 
 
 def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> Tensor:

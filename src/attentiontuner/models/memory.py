@@ -8,6 +8,7 @@ P past observations, K kinds of cell in an observation, L looks. All classes tur
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from attentiontuner.models.embedders import (
     FIRST_CHANNELS,
     CellKinds,
+    OwnEmbedding,
     VectorEmbedding,
     decode,
     image_embedding,
@@ -28,6 +30,7 @@ from attentiontuner.models.embedders import (
 )
 from attentiontuner.models.network import Observed
 from attentiontuner.models.sizes import Images
+from attentiontuner.models.standard import Moments, scale_of
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 TINY = 1e-20
@@ -35,11 +38,11 @@ TINY = 1e-20
 LITTLE = 0.02
 """An amount that is as good as nothing: a mean over so little is near 0."""
 
+SEVERAL = 4.0
+"""What a sum of vectors is divided by, to be of the size of one."""
+
 ALIKE = 2.0
 """By how much a kind that is in view is asked for at first."""
-
-FITTED = 20_000
-"""The most images or vectors a mean is taken over, spread over the training set."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class MemoryOptions:
     looks: int
     dropped_cells: float
     images: Images
+    beside: bool
 
 
 class ObservationMemory(nn.Module, ABC):
@@ -73,9 +77,11 @@ class ObservationMemory(nn.Module, ABC):
         statistics = [part.statistics(frames) for part in parts]
         for block, seen in observed:
             for own, encoded in zip(statistics, self.split(torch.from_numpy(block)), strict=True):
-                own.add(encoded, seen)
+                if own is not None:
+                    own.add(decode(encoded, own.part), seen)
         for part, own in zip(parts, statistics, strict=True):
-            part.standardise(own)
+            if own is not None:
+                part.standardise(own)
 
     def each_part(self) -> "list[ObservationMemory]":
         """The memories of its parts."""
@@ -86,7 +92,8 @@ class ObservationMemory(nn.Module, ABC):
         return [encoded]
 
     def statistics(self, frames: int) -> Any:
-        """Empty statistics for `standardise`; `add` takes bytes `[u, nbytes]` with how many steps saw each `[u]`."""
+        """Empty statistics for `standardise`, whose `add` takes values `[u, …]` with how many steps saw each `[u]`;
+        None where nothing is standardised."""
         raise TypeError(f"{type(self).__name__} is standardised part by part")
 
     def standardise(self, statistics: Any) -> None:
@@ -109,14 +116,14 @@ class ObservationMemory(nn.Module, ABC):
 
 
 class Frequencies:
-    """How often each (cell, kind) occurs."""
+    """How often each (cell, kind) occurs in grids `[u, W, H, C]`."""
 
     def __init__(self, part: Part, kinds: CellKinds) -> None:
         self.part, self.kinds = part, kinds
         self.count, self.steps = np.zeros(self.kinds.features), 0
 
-    def add(self, encoded: Tensor, seen: NDArray[np.int64]) -> None:
-        places = self.kinds.in_place(self.kinds(decode(encoded, self.part))).numpy()
+    def add(self, grids: Tensor, seen: NDArray[np.int64]) -> None:
+        places = self.kinds.in_place(self.kinds(grids)).numpy()
         weights = np.repeat(seen, self.kinds.per_observation)
         self.count += np.bincount(places.ravel(), weights=weights, minlength=len(self.count))
         self.steps += int(seen.sum())
@@ -189,22 +196,6 @@ class GridCells(ObservationMemory):
 # --- images and vectors ----------------------------------------------------------------------------------------------
 
 
-class Moments:
-    """Sums of every input and of its square, over about `FITTED` of `frames` observations; colours are in [0, 1]."""
-
-    def __init__(self, part: Part, frames: int) -> None:
-        self.part, self.every, self.first, self.steps = part, -(-frames // FITTED), 0, 0
-        self.total, self.squares = np.zeros(part.shape), np.zeros(part.shape)
-
-    def add(self, encoded: Tensor, seen: NDArray[np.int64]) -> None:
-        some, weight = decode(encoded[self.first :: self.every], self.part).numpy(), seen[self.first :: self.every]
-        values = some.astype(np.float64) / (255 if self.part.kind == "image" else 1)
-        self.total += np.tensordot(weight, values, 1)
-        self.squares += np.tensordot(weight, values**2, 1)
-        self.steps += int(weight.sum())
-        self.first = (self.first - len(encoded)) % self.every
-
-
 class DenseCells(ObservationMemory):
     """What images and vectors have in common: what they leave in memory are keys, one for each place."""
 
@@ -217,18 +208,16 @@ class DenseCells(ObservationMemory):
         self.part, self.size, self.bounded = part, options.head, options.bounded
         self.kinds_in_view = 0
 
-    def statistics(self, frames: int) -> Moments:
+    def statistics(self, frames: int) -> Moments | None:
         return Moments(self.part, frames)
 
     def standardise(self, statistics: Moments) -> None:
         """The mean of every input, and the deviation of each channel. Places have no kinds, so none is rare."""
-        mean = statistics.total / statistics.steps
-        variance = (statistics.squares / statistics.steps - mean**2).clip(0)
+        mean, variance = statistics.mean(), statistics.variance()
         if self.part.kind == "image":
             mean, variance = mean.transpose(2, 0, 1), variance.mean((0, 1))
         self.mean.copy_(torch.from_numpy(np.ascontiguousarray(mean)))
-        deviation = np.sqrt(variance)
-        self.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1 / deviation.clip(1e-3), 0)))
+        self.scale.copy_(scale_of(variance))
 
     def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
         keys = memory.reshape(*memory.shape[:-2], -1, self.size)  # [..., P · places, h]
@@ -240,20 +229,60 @@ class DenseCells(ObservationMemory):
 
 
 class VectorCells(DenseCells):
-    """A flat vector: one key for all of it."""
+    """A flat vector: one key for all of it, and beside it the vector itself.
+
+    What is recalled is a vector again: the one in view, the sum of those recalled, their mean and their mean by how
+    much came before go through two layers, so that how far it is from here to there, and how often something was there,
+    can be read off as exactly as it was seen.
+    """
 
     def __init__(self, part: Part, options: MemoryOptions) -> None:
         super().__init__(part, options)
         self.embedding = VectorEmbedding(part, options.d_model)
         self.key = nn.Linear(part.shape[0], self.size)
-        self.memory = self.size
+        self.beside = options.beside
+        self.memory = self.size + (part.shape[0] if self.beside else 0)
+        if self.beside:
+            width = options.d_model
+            self.laid = nn.Sequential(nn.Linear(4 * part.shape[0], 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
         self.register_buffer("mean", torch.zeros(part.shape))
         self.register_buffer("scale", torch.ones(part.shape[:1]))
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
         inputs = (decode(encoded, self.part) - self.mean) * self.scale
-        return self.embedding.vector(inputs), self.key(inputs), no_kinds(encoded)
+        memory = torch.cat([self.key(inputs), inputs], 1) if self.beside else self.key(inputs)
+        return self.embedding.vector(inputs), memory, no_kinds(encoded)
+
+    def match(self, query: Tensor, memory: Tensor, own: Tensor, start: Tensor) -> Tensor:
+        return super().match(query, memory[..., : self.size], own, start)
+
+    def lay(self, amounts: Tensor, mass: Tensor, memory: Tensor, own: Tensor) -> Tensor | float:
+        if not self.beside:
+            return 0.0
+        vectors, in_view = memory[..., self.size :], own[..., self.size :]
+        share = amounts / mass[..., None].clamp(min=1)
+        mean, before = share @ vectors, (share * came_before(amounts, mass)) @ vectors
+        laid: Tensor = self.laid(torch.cat([in_view, amounts @ vectors / SEVERAL, mean, before], -1))
+        return laid
+
+
+class OwnCells(DenseCells):
+    """A part with an encoder of one's own: a key for each place of what that makes of it."""
+
+    def __init__(self, part: Part, options: MemoryOptions, name: str) -> None:
+        super().__init__(part, options)
+        self.embedding = OwnEmbedding(part, options.d_model, name)
+        self.key = nn.Linear(self.embedding.channels, self.size)
+        self.memory = self.embedding.places * self.size
+
+    def statistics(self, frames: int) -> None:
+        return None
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and no kinds `[U, 0]`."""
+        cells = self.embedding.cells(encoded)
+        return self.embedding.fc(cells.flatten(1)), self.key(cells).flatten(1), no_kinds(encoded)
 
 
 class ImageCells(DenseCells):
@@ -351,10 +380,12 @@ class PartsMemory(ObservationMemory):
     """Several parts: their vectors through one layer, their memories and kinds side by side. A query meets the cells of
     all of them."""
 
-    def __init__(self, observation: ObservationSpec, options: MemoryOptions) -> None:
+    def __init__(
+        self, observation: ObservationSpec, options: MemoryOptions, parts: Sequence[ObservationMemory]
+    ) -> None:
         super().__init__()
         self.observation = observation
-        self.parts = nn.ModuleList(part_memory(part, options) for _, part in observation.parts)
+        self.parts = nn.ModuleList(parts)
         self.joined = nn.Linear(len(self.parts) * options.d_model, options.d_model)
         self.sizes = [part.memory for part in self.each_part()]
         self.memory, self.kinds_in_view = sum(self.sizes), sum(part.kinds_in_view for part in self.each_part())
@@ -391,13 +422,13 @@ MEMORIES: dict[str, type[GridCells | ImageCells | VectorCells]] = {
 }
 
 
-def observation_memory(observation: ObservationSpec, options: MemoryOptions) -> ObservationMemory:
-    """The memory of these observations."""
-    if len(observation.parts) > 1:
-        return PartsMemory(observation, options)
-    return part_memory(observation.parts[0][1], options)
-
-
-def part_memory(part: Part, options: MemoryOptions) -> ObservationMemory:
-    """The memory of this kind of part."""
-    return MEMORIES[part.kind](part, options)
+def observation_memory(
+    observation: ObservationSpec, options: MemoryOptions, encoders: Mapping[str, str] | None = None
+) -> ObservationMemory:
+    """The memory of these observations; `encoders` are those of one's own by part (`spaces.encoders`)."""
+    own = encoders or {}
+    parts = [
+        OwnCells(part, options, own[name]) if name in own else MEMORIES[part.kind](part, options)
+        for name, part in observation.parts
+    ]
+    return parts[0] if len(parts) == 1 else PartsMemory(observation, options, parts)

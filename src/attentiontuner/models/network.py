@@ -58,7 +58,7 @@ class Network(nn.Module, ABC):
 
     config: NetworkConfig
     action_head: ActionHead
-    fits: ClassVar[bool] = False
+    fits: bool = False
     tested_at_once: ClassVar[int] = 256
 
     @property

@@ -11,13 +11,13 @@ at step q; the row's mass c_q = Σ_p exp(s_qp) is the number recalled in all, an
 - How much: c_q enters the residual stream as cos and sin of 2πc/τ for several periods τ, what each step adds to it
   rounded, and next to it the sums of a few numbers that each recalled step hands over.
 - What: every cell in view is told whether the observations recalled hold its like, what they say of it on average, and
-  how much of what is recalled came before. Images that are recalled are laid over the one in view.
+  how much of what is recalled came before. Images that are recalled are laid over the one in view, vectors beside it.
 - Nothing: a null key of score 0 and value 0 takes what is left, so a row may recall nothing.
 
 Legend: B episodes, S steps packed end to end, T steps of the longest, Q steps that ask, P past steps, U distinct
 observations, D = d_model, H heads of size h = D / H, M numbers an observation leaves in memory, K cells of an
 observation that have a kind, k numbers a step will say when it is recalled, R rows of a streaming cache. A token is an
-observation together with the action before it.
+observation, where actions are choices together with the action before it.
 """
 
 import math
@@ -226,7 +226,7 @@ class RecallTransformer(Network):
     def __init__(self, config: RecallConfig) -> None:
         super().__init__()
         self.config = config
-        self.action_head = action_head(config.actions)
+        self.action_head = action_head(config.actions, config.action_head, config.chunk)
         options = MemoryOptions(
             d_model=config.d_model,
             head=config.d_model // config.heads,
@@ -236,11 +236,14 @@ class RecallTransformer(Network):
             looks=config.looks,
             dropped_cells=config.dropped_cells,
             images=config.images,
+            beside=config.beside,
         )
-        self.observation_embedding = observation_memory(config.observation, options)
+        self.observation_embedding = observation_memory(config.observation, options, config.own_encoders)
         # The last row: no action yet.
-        self.action_embedding = nn.Embedding(self.action_head.features + 1, config.d_model)
-        nn.init.normal_(self.action_embedding.weight, std=0.3)
+        actions = self.action_head.features + 1
+        self.action_embedding = nn.Embedding(actions, config.d_model) if config.last_action else None
+        if self.action_embedding is not None:
+            nn.init.normal_(self.action_embedding.weight, std=0.3)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
         recall = Recall(config, self.observation_embedding.kinds_in_view)
@@ -263,7 +266,9 @@ class RecallTransformer(Network):
     def tokens(self, seen: Tensor, last: Tensor, begins: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations, the action before each `[S, …]` (none where an episode begins) and its time `[S]` →
         `[S, D]`."""
-        tokens = seen + self.action_head.embed(last, begins, self.action_embedding.weight)
+        tokens = seen
+        if self.action_embedding is not None:
+            tokens = tokens + self.action_head.embed(last, begins, self.action_embedding.weight)
         if self.config.adds:
             tokens = tokens + self.positional_encoding(time)
         normal: Tensor = self.embedding_norm(tokens)
@@ -274,7 +279,7 @@ class RecallTransformer(Network):
         vectors, memory, kinds = self.observation_embedding(batch.observations)
         tokens = self.tokens(batch.per_step(vectors), batch.last_actions, batch.begins, batch.time)
         layout, recalled = Layout.of(batch, per_step=1), None
-        seeing, expert = self._schooling(batch) if self.training and watch else (1.0, None)
+        seeing, expert = self._schooling(batch) if self.training and watch else (float(self.config.past), None)
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
             normal, projected = layer.project(tokens, batch.time)
@@ -314,7 +319,7 @@ class RecallTransformer(Network):
         instead `[B]`."""
         query, _, value = projected.unbind(2)  # [B, T, h] each
         step = torch.arange(normal.shape[1], device=normal.device)
-        past, positions = step < step[:, None], self.positional_encoding(step)
+        past, positions = (step < step[:, None]) & self.config.past, self.positional_encoding(step)
         cells = self.observation_embedding.match(query, memory, memory, recall.bias)
         scores = recall.scores(normal, cells, recall.offers(normal), positions, positions)
         own = read = settle(scores, past)
@@ -357,7 +362,7 @@ class RecallTransformer(Network):
         total = cache.memory.shape[1]
         end = reached(time, total)
         step = torch.arange(end, device=time.device)
-        past, visible = step < time[:, None], step <= time[:, None]  # [R, end]
+        past, visible = (step < time[:, None]) & self.config.past, step <= time[:, None]  # [R, end]
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
@@ -367,6 +372,7 @@ class RecallTransformer(Network):
             keys[row, :, time], values[row, :, time] = key, value
             keys, values = keys[:, :, :end], values[:, :, :end]
             mixed = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None]).flatten(1)
+            mixed = mixed * self.config.past
             told: Tensor | float = 0.0
             if (recall := layer.recall) is not None:
                 cache.offers[row, time], cache.says[row, time] = recall.offers(normal), recall.say(normal)

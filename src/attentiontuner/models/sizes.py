@@ -1,13 +1,15 @@
 """What networks are configured with. Importing this needs no torch, so that a wrong field is refused at once."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.models.heads import Head
 from attentiontuner.spaces import ActionSpec, ObservationSpec
+from attentiontuner.spaces.encoders import parse_encoders
 
 if TYPE_CHECKING:
     from attentiontuner.models.network import Network
@@ -25,20 +27,50 @@ def images_for(observation: ObservationSpec) -> Images:
     return "paper" if all(SMALLEST_IMAGE <= side <= LARGEST_IMAGE for side in sides) else "residual"
 
 
+def heads_for(spec: ActionSpec) -> tuple[str, ...]:
+    """The names of the action heads that these actions can have (`models.actions`), the usual one first."""
+    return ("gmm", "l1") if spec.kind == "box" else ("discrete",)
+
+
+SPACES = ("observation", "actions")
+"""Fields of a network's configuration that the task says."""
+
+
 @dataclass(frozen=True)
 class NetworkConfig(ABC):
     """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
 
-    `actions` may be given as the number of discrete actions.
+    Attributes:
+        observation: what it sees.
+        actions: what it does; may be given as the number of discrete actions.
+        action_head: how actions are read from it, see `models.actions`: of numbers within bounds gmm, a mixture, or l1;
+            None: the usual one.
+        chunk: how many coming actions are read at a step, where they are numbers within bounds.
+        encoders: those of one's own as part=name,… (`spaces.encoders`).
     """
 
     architecture: ClassVar[str]
 
     observation: ObservationSpec
     actions: ActionSpec
+    action_head: str = field(default=None, kw_only=True)  # type: ignore[assignment]  # never None once it is made
+    chunk: int = field(default=1, kw_only=True)
+    encoders: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
+        heads = heads_for(self.actions)
+        if self.action_head is None:
+            object.__setattr__(self, "action_head", heads[0])
+        self.check_range("action_head", self.action_head in heads, f"{' or '.join(heads)}, which {self.actions} have")
+        single = self.actions.kind != "box"
+        self.check_range("chunk", 1 <= self.chunk <= (1 if single else math.inf), "1" if single else "1 or more")
+        parse_encoders(self.encoders, self.observation)
+
+    @property
+    def own_encoders(self) -> Mapping[str, str]:
+        """Encoders of one's own by part."""
+        return parse_encoders(self.encoders, self.observation)
 
     @abstractmethod
     def build(self) -> "Network":
@@ -51,7 +83,7 @@ class NetworkConfig(ABC):
 
     def chosen(self) -> dict[str, Any]:
         """Its fields by name, without what the task says."""
-        return {item.name: getattr(self, item.name) for item in fields(self)[len(fields(NetworkConfig)) :]}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in SPACES}
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value that `from_json` reads back."""
@@ -81,6 +113,7 @@ class TransformerConfig(NetworkConfig):
     Attributes:
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
+        standard: vectors are put on the scale of the training set; None: where there are vectors.
     """
 
     architecture: ClassVar[str] = "transformer"
@@ -92,11 +125,14 @@ class TransformerConfig(NetworkConfig):
     dropout: float = 0.1
     embedder: Embedder = "paper"
     images: Images = None  # type: ignore[assignment]  # never None once it is made
+    standard: bool = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.images is None:
             object.__setattr__(self, "images", images_for(self.observation))
+        if self.standard is None:
+            object.__setattr__(self, "standard", "vector" in self.observation.kinds)
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
@@ -113,7 +149,8 @@ class TransformerConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return super().from_json({"images": "paper", **value})  # there was no other before 0.2
+        before = {"images": "paper", "standard": False}  # there was no other before 0.2, and before 0.3
+        return super().from_json({**before, **value})
 
 
 # --- recall heads -----------------------------------------------------------------------------------------------------
@@ -129,9 +166,9 @@ MOST = 4.0
 BEFORE = {
     **{"bounded": False, "alike": False, "means": False, "timing": "added"},
     **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
-    "images": "paper",
+    **{"images": "paper", "beside": False, "last_action": True},
 }
-"""What networks were that do not name these fields: those made before 0.2."""
+"""What networks were that do not name these fields: those made before 0.2, and before 0.3 with vectors."""
 
 GONE = {
     **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
@@ -160,11 +197,15 @@ class RecallConfig(NetworkConfig):
         points: things in an image whose place is told as coordinates; 0: none.
         looks: channels of the map that an image leaves in memory, to be asked for place by place and to be laid over
             the image in view; 0: none.
+        last_action: a token knows the action before it; None: where actions are choices. Numbers within bounds change
+            so little from step to step that a network which sees the last ones repeats them, and recalls nothing.
+        beside: vectors that are recalled are laid beside the one in view; None: where there are vectors.
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
         timing: `turned`: as above; `added`: positions are added to tokens, and a step may ask for a position.
         positions: steps know their number. Without it episodes may be longer than those of the training set.
+        past: steps know of those before. Without it a network sees the present alone: what memory is compared with.
         teacher: share of the annotated episodes in training whose steps read what the expert recalls, not what the head
             does; the rest of the network then never learns from wrong amounts.
         alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
@@ -188,9 +229,12 @@ class RecallConfig(NetworkConfig):
     sums: int = 8
     points: int = 16
     looks: int = 8
+    last_action: bool = None  # type: ignore[assignment]
+    beside: bool = None  # type: ignore[assignment]
     dropped_cells: float = 0.1
     timing: Timing = "turned"
     positions: bool = True
+    past: bool = True
     teacher: float = 0.5
     alone: float = 0.0
     images: Images = None  # type: ignore[assignment]
@@ -199,6 +243,10 @@ class RecallConfig(NetworkConfig):
         super().__post_init__()
         if self.images is None:
             object.__setattr__(self, "images", images_for(self.observation))
+        if self.last_action is None:
+            object.__setattr__(self, "last_action", self.actions.kind != "box")
+        if self.beside is None:
+            object.__setattr__(self, "beside", "vector" in self.observation.kinds)
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:

@@ -16,10 +16,10 @@ from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.tokens import TOKENS_PER_STEP
 from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.models.attention import Watched, causal_attention
-from attentiontuner.models.embedders import PositionalEmbedding, observation_embedding
+from attentiontuner.models.embedders import PositionalEmbedding, fit_vectors, observation_embedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
-from attentiontuner.models.network import Network, Output, reached
+from attentiontuner.models.network import Network, Observed, Output, reached
 from attentiontuner.models.sizes import TransformerConfig
 
 
@@ -117,8 +117,16 @@ class Transformer(Network):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.action_head = action_head(config.actions)
-        self.image_embedding = observation_embedding(config.observation, config.d_model, config.embedder, config.images)
+        self.action_head = action_head(config.actions, config.action_head, config.chunk)
+        self.image_embedding = observation_embedding(
+            config.observation,
+            config.d_model,
+            config.embedder,
+            config.images,
+            encoders=config.own_encoders,
+            standard=config.standard,
+        )
+        self.fits = config.standard
         self.action_embedding = ActionEmbedding(self.action_head.features, config.d_model)
         self.positional_encoding = PositionalEmbedding(config.d_model)
         self.embedding_LN = nn.LayerNorm(config.d_model)
@@ -129,6 +137,9 @@ class Transformer(Network):
     @property
     def watchable(self) -> tuple[Head, ...]:
         return tuple(Head(layer, head) for layer in range(self.config.layers) for head in range(self.config.heads))
+
+    def fit(self, observed: Observed, frames: int) -> None:
+        fit_vectors(self.image_embedding, self.config.observation, observed, frames)
 
     def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
         """The action distribution of every step, and for the heads asked for a `Watched` each."""

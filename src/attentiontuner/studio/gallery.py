@@ -28,7 +28,7 @@ class Gallery:
         demonstration = self._desk.demonstration(episode)
         if not 0 <= step < len(demonstration):
             raise Missing(f"demonstration {episode} has no step {step}: it has {len(demonstration)}, counted from 0")
-        return large_frame(self._desk.store.observation, at_steps(demonstration.observations, step))
+        return large_frame(self._desk.store.observation, at_steps(demonstration.observations, step), bars=False)
 
     def draw_ahead(self, episode: int) -> None:
         """Draw in the background what the page will probably ask for next; nothing where there is no such episode."""

@@ -31,11 +31,13 @@ class OutOfStep(UserError):
 
 @dataclass
 class PlayedEpisode:
-    """What was played since the last reset: the frames seen (one more than actions), and how it ended."""
+    """What was played since the last reset: the frames seen (one more than actions), the actions, which of those that
+    can be played they are, and how it ended."""
 
     seed: int
     frames: list[Any]
-    actions: list[int] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
+    played: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
     truncated: bool = False
@@ -69,9 +71,9 @@ class Player:
     """
 
     def __init__(self, root: Path, task: Task, name: str, seed: int = 0, seeds: Sequence[int] = ()) -> None:
-        if task.actions.kind != "discrete":
+        if not task.playable:
             raise UserError(
-                f"task {task.name!r} takes {task.actions}: only single actions can be played, a key for each"
+                f"task {task.name!r} takes {task.actions}: a key for each is played, so name some in Task(moves=...)"
             )
         self.root, self.task, self.name = root, task, name
         self._seed, self._listed = seed, [check_seed(number) for number in seeds]
@@ -100,7 +102,7 @@ class Player:
             return self._state()
 
     def step(self, action: int, made: int) -> dict[str, Any]:
-        """Take `action`, if the page knows that `made` steps were made before it."""
+        """Take an action of the task's `playable`, if the page knows that `made` steps were made before it."""
         with self._lock:
             episode = self._episode
             if made != len(episode.actions):
@@ -108,8 +110,14 @@ class Player:
                 raise OutOfStep(f"{steps} made so far, not {made}: look again before the next one")
             if episode.ended:
                 raise OutOfStep("the episode is over: save it or start another")
-            observation, reward, terminated, truncated, info = self._env.step(self.task.actions.one(action))
-            episode.actions.append(action)
+            playable = self.task.playable
+            if not 0 <= action < len(playable):
+                there = counted(len(playable), "action")
+                raise UserError(f"action {action}, but there are only {there}, counted from 0")
+            taken = self.task.actions.one(playable[action][1])
+            observation, reward, terminated, truncated, info = self._env.step(taken)
+            episode.actions.append(taken)
+            episode.played.append(action)
             episode.rewards.append(float(reward))
             episode.frames.append(self.task.seen(observation))
             at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
@@ -172,7 +180,7 @@ class Player:
             "seed": episode.seed,
             "step": len(episode.actions),
             "maxSteps": self.task.max_steps,
-            "lastAction": self.task.actions.name(episode.actions[-1]) if episode.actions else None,
+            "lastAction": self.task.playable[episode.played[-1]][0] if episode.played else None,
             "ended": episode.ended,
             "success": episode.success,
             "savedSeeds": self.saved[-SEEDS_AHEAD:],

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos import Demonstration
 from attentiontuner.demos.annotations import check_annotator, read_annotations
 from attentiontuner.studio import agree
 from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json
@@ -24,6 +25,7 @@ from attentiontuner.studio.play import OutOfStep, Player
 from attentiontuner.studio.requests import ChangeBody, SaveBody, StartBody, StepBody, TimeBody
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.tasks.task import all_tasks
+from attentiontuner.viz.curves import curves_of
 
 STATIC = Path(__file__).parent / "static"
 LOOPBACK = "127.0.0.1"
@@ -104,6 +106,7 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             "success": demonstration.success,
             "steps": [*map(int if actions.kind == "discrete" else actions.name, demonstration.actions)],
             "sprites": sprites,
+            "curves": _curves(desk, demonstration),
             "state": changes_as_json(session),
         }
 
@@ -144,8 +147,8 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
         task = player.task
         return {
             "title": task.title,
-            "actions": [task.actions.name(action) for action in range(task.actions.count)],
-            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(task.actions.count, 9))},
+            "actions": [name for name, _ in task.playable],
+            "keys": dict(task.keys) or {str(n + 1): n for n in range(min(len(task.playable), 9))},
             "image": task.observation.kinds == {"image"},
             "stepsPerSecond": steps_per_second,
             **player.state(),
@@ -207,6 +210,20 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> JSONResponse:
         return answer(error.status_code, error.detail)
+
+
+def _curves(desk: Desk, demonstration: Demonstration) -> list[dict[str, Any]]:
+    """Numbers along a demonstration for the page: of each curve its heights from 0 to 1 and, for words, its values."""
+    store = desk.store
+    found = curves_of(store.observation, store.actions, demonstration.observations, demonstration.actions)
+    return [
+        {
+            "name": curves.name,
+            "heights": curves.heights.T.round(3).tolist(),
+            "values": curves.values.T.round(3).tolist(),
+        }
+        for curves in found
+    ]
 
 
 def _png(content: bytes) -> Response:

@@ -48,7 +48,7 @@ class SpriteSheet:
 def sprite_sheet(spec: ObservationSpec, observations: Arrays) -> SpriteSheet:
     """The sprite sheet of `observations` `[T, …]`."""
     _, first, inverse = np.unique(spec.encode(observations), axis=0, return_index=True, return_inverse=True)
-    drawn = draw_observations(spec, at_steps(observations, first), tile_pixels(spec, THUMBNAIL_PIXELS))
+    drawn = draw_observations(spec, at_steps(observations, first), tile_pixels(spec, THUMBNAIL_PIXELS), bars=False)
     number, height, width = drawn.shape[:3]
     columns = math.ceil(math.sqrt(number))
     rows = math.ceil(number / columns)
@@ -58,9 +58,9 @@ def sprite_sheet(spec: ObservationSpec, observations: Arrays) -> SpriteSheet:
     return SpriteSheet(encode_png(sheet), columns, rows, width, height, tuple(map(int, inverse.reshape(-1))))
 
 
-def large_frame(spec: ObservationSpec, observation: Any, pixels: int = LARGE_PIXELS) -> bytes:
-    """One observation as a PNG about `pixels` wide."""
-    return encode_png(draw_observation(spec, observation, tile_pixels(spec, pixels)))
+def large_frame(spec: ObservationSpec, observation: Any, pixels: int = LARGE_PIXELS, bars: bool = True) -> bytes:
+    """One observation as a PNG about `pixels` wide; `bars` as in `draw_observations`."""
+    return encode_png(draw_observation(spec, observation, tile_pixels(spec, pixels), bars))
 
 
 def tile_pixels(spec: ObservationSpec, wanted: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +56,7 @@ class Task:
         title: what people call it (`Hallway`).
         env_id: Gymnasium id; None: there are only recordings. `register` names the module whose import registers it.
         observation: what one observation is, after `wrap`.
+        observes: function settings → `observation`, where these change it; `observation` is then as it says.
         actions: what one action is; the names of discrete actions, in order, are enough.
         horizon: the most steps an episode can have under `settings`; a number, or a function of the settings. None:
             what the environment says.
@@ -64,7 +66,8 @@ class Task:
         success: function (last reward, terminated, last info) → bool, such as `ReturnAtLeast(475)` or
             `LengthAtLeast(500)`; the sum of all rewards is `info["episode"]["r"]`, the number of steps
             `info["episode"]["l"]`.
-        keys: browser key names → action, for playing by hand.
+        keys: browser key names → number of the action (else of the move), for playing by hand.
+        moves: name → action: what can be played where actions are not discrete.
         needs: (module, command that installs it) where the environment's package is not a dependency.
         demonstrations: how many the paper (or its owner) trains on.
         epochs: training epochs by method.
@@ -78,11 +81,13 @@ class Task:
     actions: ActionSpec
     horizon: int | Callable[[Mapping[str, Any]], int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    observes: Named | None = None
     register: str | None = None
     wrap: Named | None = None
     expert: Named | None = None
     success: Named = reported_success
     keys: Mapping[str, int] = field(default_factory=dict)
+    moves: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, str] | None = None
     demonstrations: int = 1000
     epochs: Mapping[str, int] = field(default_factory=dict)
@@ -90,6 +95,8 @@ class Task:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions))
+        if self.observes is not None:
+            object.__setattr__(self, "observation", resolve(self.observes)(self.settings))
 
     @classmethod
     def from_env(cls, env_id: str, **fields: Any) -> "Task":
@@ -178,6 +185,18 @@ class Task:
                 f"task {self.name!r}: its horizon cannot be told from the settings {dict(self.settings)} "
                 f"({where_and_what(error)})"
             ) from error
+
+    @property
+    def installed(self) -> bool:
+        """Whether the package is there that its environment needs."""
+        return self.needs is None or find_spec(self.needs[0]) is not None
+
+    @property
+    def playable(self) -> list[tuple[str, Any]]:
+        """(name, action) of everything a person can do at a step: the discrete actions, else the moves."""
+        if self.actions.kind != "discrete":
+            return list(self.moves.items())
+        return [(self.actions.name(action), action) for action in range(self.actions.count)]
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Task":
         """The same task with some environment settings replaced; unknown ones are refused by the environment."""

@@ -62,6 +62,8 @@ class TrainLoop:
         self.metrics: list[dict[str, Any]] = []
         if state is None and model.fits:
             model.fit(source.observed(), source.frames())
+        if state is None and model.action_head.fits:
+            model.action_head.fit(source.actions())
         self.model = model.to(device).train()
         torch.manual_seed(config.seed * 1000 + team.rank)
         self.optimiser = make_optimiser(self.model, config.learning_rate, config.weight_decay)
@@ -211,8 +213,8 @@ class TrainLoop:
         parts = [f"epoch {self.epoch}/{self.config.epochs}", f"loss {metrics[f'{first}_loss']:.4f}"]
         if self.config.supervised():
             parts += [f"{term} {metrics[f'{term}_loss']:.4f}" for term in others]
-        if "test_accuracy" in metrics:
-            parts.append(tested(metrics))
+        if text := tested(metrics):
+            parts.append(text)
         if "success_rate" in metrics:
             parts.append(f"success {100 * metrics['success_rate']:.1f} %")
         bar.advance(0, ", ".join(parts))
@@ -290,13 +292,24 @@ class TrainLoop:
 
 
 def tested(metrics: Mapping[str, Any]) -> str:
-    """How an epoch did on the test demonstrations, for people."""
-    text = f"test accuracy {100 * metrics['test_accuracy']:.2f} %"
-    if "test_accuracy_at_pairs" in metrics:
-        text += f" ({100 * metrics['test_accuracy_at_pairs']:.2f} % at pairs)"
+    """How an epoch did on the test demonstrations, for people; "" where it was not tested."""
+    parts = []
+    for name, (title, times, form) in TESTED.items():
+        if f"test_{name}" in metrics:
+            text = f"test {title} {form.format(times * metrics[f'test_{name}'])}"
+            at_pairs = metrics.get(f"test_{name}_at_pairs")
+            parts.append(text if at_pairs is None else f"{text} ({form.format(times * at_pairs)} at pairs)")
     if "test_recall" in metrics:
-        text += f", recalls {100 * metrics['test_recall']:.1f} % as the expert"
-    return text
+        parts.append(f"recalls {100 * metrics['test_recall']:.1f} % as the expert")
+    return ", ".join(parts)
+
+
+TESTED = {
+    "accuracy": ("accuracy", 100, "{:.2f} %"),
+    "error": ("error", 1, "{:.4g}"),
+    "log_likelihood": ("log-likelihood", 1, "{:.2f}"),
+}
+"""What an action head measures → what people call it, times what, and how it is written."""
 
 
 class SilentBar(Bar):

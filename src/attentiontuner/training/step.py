@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import BatchShape, DemoData
-from attentiontuner.losses import imitation_loss, recalled_as_wanted
+from attentiontuner.losses import imitation_loss, measured, recalled_as_wanted
 from attentiontuner.models.network import Network
 from attentiontuner.runs.config import TrainConfig
 
@@ -24,7 +24,7 @@ ComputedIn = Literal["float32", "bfloat16"]
 
 GLOBAL_SUMS = 3
 """How many of `TrainStep.sums`, the last ones (gradient norm, batches, first bad batch), are the same in every process;
-of the others (the loss's terms, correct steps, steps) each has only its share."""
+of the others (the loss's terms, what the action head measures, steps) each has only its share."""
 
 _NEVER = 1e30
 
@@ -93,7 +93,9 @@ class TrainStep:
         # Matrix products in bfloat16 read a copy of the weights that is refreshed every step; the weights themselves,
         # what the optimiser adds to and what is saved, stay float32.
         self.working = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
-        self.sums = torch.zeros(len(self.method.terms) + 2 + GLOBAL_SUMS, dtype=torch.float64, device=data.device)
+        self.measures = model.action_head.measures
+        places = len(self.method.terms) + len(self.measures) + 1 + GLOBAL_SUMS
+        self.sums = torch.zeros(places, dtype=torch.float64, device=data.device)
         self.sums[-1] = _NEVER
         self._graphs: dict[BatchShape, _Graph | None] = {}
         if data.device.type == "cuda":
@@ -130,7 +132,8 @@ class TrainStep:
         count = self.sums[-2]
         good = torch.isfinite(loss.total) & torch.isfinite(norm)
         first_bad = torch.where(good, self.sums[-1], torch.minimum(self.sums[-1], count))
-        share = [*(loss.terms[name] for name in self.method.terms), loss.correct, loss.steps]
+        share = [loss.terms[name] for name in self.method.terms]
+        share += [*(loss.measures[name] for name in self.measures), loss.steps]
         self.sums[:-1] += torch.stack(
             [*(term.detach().double() for term in share), norm.double(), torch.ones_like(count)]
         )
@@ -168,10 +171,12 @@ class TrainStep:
             together = sums[:-GLOBAL_SUMS].clone()
             dist.all_reduce(together)
             sums[:-GLOBAL_SUMS] = together
-        *terms, correct, steps, norm, batches, _ = sums.tolist()
-        batches = max(batches, 1)
-        losses = {f"{name}_loss": term / batches for name, term in zip(self.method.terms, terms, strict=True)}
-        return {**losses, "train_accuracy": correct / max(steps, 1), "gradient_norm": norm / batches}
+        *shares, steps, norm, batches, _ = sums.tolist()
+        batches, terms = max(batches, 1), len(self.method.terms)
+        losses = {f"{name}_loss": term / batches for name, term in zip(self.method.terms, shares[:terms], strict=True)}
+        means = [share / max(steps, 1) for share in shares[terms:]]
+        measures = {f"train_{name}": mean for name, mean in zip(self.measures, means, strict=True)}
+        return {**losses, **measures, "gradient_norm": norm / batches}
 
 
 class _Graph:
@@ -201,13 +206,14 @@ def held_out_metrics(
 ) -> dict[str, float]:
     """How a network does on all of `data`, without dropout and without gradients, by the names of a run's metrics.
 
-    Accuracy over all steps hides guessing where few of them need memory. So it is said for the steps that have pairs,
-    too, and how often the supervised heads recall there what the expert did; nothing of it where there are no pairs.
+    What the action head measures over all steps hides guessing where few of them need memory. So it is said for the
+    steps that have pairs, too, and how often the supervised heads recall there what the expert did; nothing of it where
+    there are no pairs.
     """
-    training, heads = model.training, config.supervised()
+    training, heads, measures = model.training, config.supervised(), model.action_head.measures
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
-    sums = torch.zeros(6, dtype=torch.float64, device=data.device)
+    sums = torch.zeros(4 + 2 * len(measures), dtype=torch.float64, device=data.device)
     at_once = config.batch_size
     if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
         at_once = max(at_once, model.tested_at_once)
@@ -215,20 +221,21 @@ def held_out_metrics(
     for start in range(0, len(data), at_once):
         batch = data.batch(np.arange(start, min(start + at_once, len(data))))
         output = reading(batch, heads)
-        right = output.head.agreement(output.distribution, batch.actions)
         deciding, strength = batch.deciding, config.way.recall_strength(output) if heads else None
         found = [
             imitation_loss(output, batch) * batch.totals.steps,
-            *((right * which).sum() for which in (batch.real, deciding)),
-            *(which.sum() for which in (batch.real, deciding)),
             batch.real.sum() * 0 if strength is None else recalled_as_wanted(strength, batch.recalled()).sum(),
+            *(which.sum() for which in (batch.real, deciding)),
+            *(share for which in (batch.real, deciding) for share in measured(output, batch, which).values()),
         ]
         sums += torch.stack([part.double() for part in found])
     model.train(training)
-    imitation, correct, correct_deciding, steps, deciding_steps, recalled = sums.tolist()
-    metrics = {"test_accuracy": correct / steps, "test_imitation_loss": imitation / steps}
+    imitation, recalled, steps, deciding_steps, *shares = sums.tolist()
+    metrics = {f"test_{name}": share / steps for name, share in zip(measures, shares, strict=False)}
+    metrics["test_imitation_loss"] = imitation / steps
     if deciding_steps:
-        metrics["test_accuracy_at_pairs"] = correct_deciding / deciding_steps
+        at_pairs = zip(measures, shares[len(measures) :], strict=True)
+        metrics |= {f"test_{name}_at_pairs": share / deciding_steps for name, share in at_pairs}
         if heads and strength is not None:
             metrics["test_recall"] = recalled / deciding_steps
     return metrics

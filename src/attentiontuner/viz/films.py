@@ -1,7 +1,8 @@
 """Recall films: beside the present, the past that the policy attends to and what the expert recalls there.
 
 A film is a GIF. Left the present observation and the action; right one row per supervised head with the past
-observations it attends to most, and a row with those the expert recalls; below a timeline of all weights.
+observations it attends to most, and a row with those the expert recalls; below a timeline of all weights, and actions
+and vectors that are numbers as curves along it.
 Green: policy and expert agree. Orange: only one of them.
 """
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from attentiontuner.core.files import write_bytes
+from attentiontuner.viz.curves import LINE_COLOURS, Curves, curves_of
 from attentiontuner.viz.pictures import draw_observations
 from attentiontuner.viz.recorded import RecordedEpisode
 
@@ -30,7 +32,7 @@ MARGIN, WIDTH, HEADER = 28, 920, 64
 NOW_SIDE = 280
 PAST_LEFT = MARGIN + NOW_SIDE + 44
 GAP = 26
-TIMELINE = 132
+TIMELINE, CURVES = 132, 58
 
 QUICK, SLOW, STILL = 140, 700, 2200
 """Milliseconds a step is shown: ordinary ones, those at which something is recalled, the first and the last."""
@@ -88,7 +90,9 @@ def _shared_palette(pictures: Sequence[Image.Image]) -> Image.Image:
     for number, picture in enumerate(chosen):
         together.paste(picture, (0, number * picture.height))
     found = np.array(together.quantize(colors=112, method=Image.Quantize.MEDIANCUT).getpalette()).reshape(-1, 3)
-    own = np.array([ImageColor.getrgb(name) for name in (PAPER, INK, FAINT, LINE, AGREE, DIFFER, *HEAD_COLOURS)])
+    own = np.array(
+        [ImageColor.getrgb(name) for name in (PAPER, INK, FAINT, LINE, AGREE, DIFFER, *HEAD_COLOURS, *LINE_COLOURS)]
+    )
     # A found colour next to one of ours would be taken in its place.
     apart = np.abs(found[:, None] - own).max(-1).min(1) >= 12
     palette = Image.new("P", (1, 1))
@@ -116,10 +120,12 @@ class _Stage:
         self.row_height = self.thumbnail + 66
         body = max(NOW_SIDE + 84, rows * self.row_height)
         self.timeline_top = HEADER + body + 8
-        self.height = self.timeline_top + TIMELINE
         spec = recalled.task.observation
-        self.large = draw_observations(spec, recalled.observations, tile=NOW_SIDE // 7)
-        self.small = [Image.fromarray(frame) for frame in draw_observations(spec, recalled.observations, tile=16)]
+        self.curves = curves_of(spec, recalled.task.actions, recalled.observations, recalled.actions)
+        self.height = self.timeline_top + TIMELINE + CURVES * len(self.curves)
+        self.large = draw_observations(spec, recalled.observations, tile=NOW_SIDE // 7, bars=False)
+        small = draw_observations(spec, recalled.observations, tile=16, bars=False)
+        self.small = [Image.fromarray(frame) for frame in small]
 
     def draw(self, step: int) -> Image.Image:
         picture = Image.new("RGB", (WIDTH, self.height), PAPER)
@@ -132,6 +138,8 @@ class _Stage:
             top += self.row_height
         self._expert_row(picture, pen, step, top)
         self._timeline(pen, step)
+        for number, curves in enumerate(self.curves):
+            self._draw_curves(pen, curves, step, self.timeline_top + TIMELINE - 8 + number * CURVES)
         return picture
 
     def _header(self, pen: Any) -> None:
@@ -156,7 +164,7 @@ class _Stage:
         pen.text((MARGIN, top), "does", FAINT, _font(15))
         pen.text((MARGIN + 46, top - 3), actions.name(action), INK, _font(19, bold=True))
         if decision is not None:
-            same = bool(np.array_equal(decision.action, action))
+            same = actions.name(decision.action) == actions.name(action)
             text = "as the expert would" if same else f"the expert would do {actions.name(decision.action)}"
             pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
 
@@ -228,6 +236,19 @@ class _Stage:
         picture.paste(frame, (left, top + 30))
         pen.rectangle((left - 3, top + 27, left + side + 2, top + side + 32), outline=colour, width=3)
         return left
+
+    def _draw_curves(self, pen: Any, curves: Curves, step: int, top: int) -> None:
+        """Each number between its own bounds along the timeline; what comes after the present step is faint."""
+        width = (WIDTH - 2 * MARGIN) / len(self.recalled)
+        bottom = top + CURVES - 10
+        pen.line((MARGIN, bottom, WIDTH - MARGIN, bottom), LINE)
+        for number, line in enumerate(curves.heights.T):
+            points = [(MARGIN + (at + 0.5) * width, bottom - 3 - (CURVES - 30) * y) for at, y in enumerate(line)]
+            pen.line(points[step:], LINE, width=2)
+            pen.line(points[: step + 1], LINE_COLOURS[number % len(LINE_COLOURS)], width=2)
+        x = MARGIN + (step + 0.5) * width
+        pen.line((x, top + 16, x, bottom), INK)
+        pen.text((MARGIN, top), curves.name, FAINT, _font(12))
 
     def _label(self, step: int) -> str:
         return f"step {step}" if self.thumbnail >= 88 else str(step)

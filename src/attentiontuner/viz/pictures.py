@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from attentiontuner.core.files import write_bytes
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.demonstration import Demonstration
-from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, Arrays, ObservationSpec, Part
+from attentiontuner.spaces import MINIGRID_SYMBOLS, ActionSpec, Arrays, ObservationSpec, Part
+from attentiontuner.viz.curves import LINE_COLOURS, Curves, curves_of
 
 Picture = NDArray[np.uint8]
 """`[H, W, 3]` RGB, row 0 at the top."""
@@ -28,23 +29,27 @@ BACKGROUND = 245
 """The grey around images that are not square, and behind bars."""
 
 
-def draw_observation(spec: ObservationSpec, observation: Any, tile: int = 16) -> Picture:
+def draw_observation(spec: ObservationSpec, observation: Any, tile: int = 16, bars: bool = True) -> Picture:
     """One observation as uint8 `[H, W, 3]`; `tile` is the side of a grid cell in pixels."""
-    drawn: Picture = draw_observations(spec, spec.stack([observation]), tile)[0]
+    drawn: Picture = draw_observations(spec, spec.stack([observation]), tile, bars)[0]
     return drawn
 
 
-def draw_observations(spec: ObservationSpec, observations: Arrays, tile: int = 16) -> NDArray[np.uint8]:
+def draw_observations(
+    spec: ObservationSpec, observations: Arrays, tile: int = 16, bars: bool = True
+) -> NDArray[np.uint8]:
     """`[N, …]` observations as uint8 `[N, H, W, 3]`.
 
     Grids are drawn as the agent's view, the agent at the bottom looking up; images upright, in the middle of a square,
     made larger or smaller by a whole number; vectors as bars about a zero line, all N on one scale. Several parts stand
-    side by side, row after row, in one square.
+    side by side, row after row, in one square; without `bars` vectors are left out where there is something else, for
+    curves show them better.
     """
     if not isinstance(observations, Mapping):
         return _draw_part(spec.parts[0][1], observations, tile)
-    across = math.ceil(math.sqrt(len(spec.parts)))
-    drawn = [_squared(_draw_part(part, observations[name], max(1, tile // across))) for name, part in spec.parts]
+    parts = [(name, part) for name, part in spec.parts if bars or part.kind != "vector"] or spec.parts
+    across = math.ceil(math.sqrt(len(parts)))
+    drawn = [_squared(_draw_part(part, observations[name], max(1, tile // across))) for name, part in parts]
     return _side_by_side(drawn, across)
 
 
@@ -185,24 +190,24 @@ def at_steps(observations: Arrays, steps: Any) -> Any:
     return observations[steps]
 
 
-def save_episode_picture(spec: ObservationSpec, demonstration: Demonstration, path: Path, title: str = "") -> None:
-    """Draw one episode to a PNG: its frames, and below them the expert matrix E (p across, q down)."""
+def save_episode_picture(
+    spec: ObservationSpec, actions: ActionSpec, demonstration: Demonstration, path: Path, title: str = ""
+) -> None:
+    """Draw one episode to a PNG: its frames, below them its numbers as curves, and the expert matrix E (p across, q
+    down)."""
     from matplotlib.figure import Figure
 
     steps = episode_steps(demonstration)
-    frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile=16)
-    recalled = {pair.p for pair in demonstration.memory_pairs()}
-    deciding = {pair.q for pair in demonstration.memory_pairs()}
+    curves = curves_of(spec, actions, demonstration.observations, demonstration.actions)
     columns = min(7, len(steps))
     rows = -(-len(steps) // columns)
-    figure = Figure(figsize=(1.55 * columns + 0.6, 1.75 * rows + 6.2), dpi=110, layout="constrained")
-    top, bottom = np.asarray(figure.subfigures(2, 1, height_ratios=[1.75 * rows + 0.4, 5.8])).tolist()
-    for axes, frame, step in zip(top.subplots(rows, columns, squeeze=False).flat, frames, steps, strict=False):
-        axes.imshow(frame)
-        role = " recalled" if step in recalled else " recalls" if step in deciding else ""
-        axes.set_title(f"step {step}{role}", fontsize=8, color="#b3261e" if role else "black")
-    for axes in top.axes:
-        axes.set_axis_off()
+    heights = [1.75 * rows + 0.4, *([0.8 * len(curves) + 0.3] if curves else []), 5.8]
+    figure = Figure(figsize=(1.55 * columns + 0.6, sum(heights)), dpi=110, layout="constrained")
+    top, *middle, bottom = np.asarray(figure.subfigures(len(heights), 1, height_ratios=heights)).tolist()
+    _draw_frames(top.subplots(rows, columns, squeeze=False), spec, demonstration, steps)
+    for place in middle:
+        for axes, own in zip(place.subplots(len(curves), sharex=True, squeeze=False).flat, curves, strict=True):
+            _draw_curves(axes, own, demonstration)
     number = "" if demonstration.episode is None else f" {demonstration.episode}"
     name = f"{title or 'episode'}{number} · seed {demonstration.seed}"
     result = "solved" if demonstration.success else "not solved"
@@ -213,12 +218,40 @@ def save_episode_picture(spec: ObservationSpec, demonstration: Demonstration, pa
     write_bytes(path, buffer.getvalue())
 
 
+def _draw_frames(places: Any, spec: ObservationSpec, demonstration: Demonstration, steps: Sequence[int]) -> None:
+    frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile=16, bars=False)
+    recalled = {pair.p for pair in demonstration.memory_pairs()}
+    deciding = {pair.q for pair in demonstration.memory_pairs()}
+    for axes in places.flat:
+        axes.set_axis_off()
+    for axes, frame, step in zip(places.flat, frames, steps, strict=False):
+        axes.imshow(frame)
+        role = " recalled" if step in recalled else " recalls" if step in deciding else ""
+        axes.set_title(f"step {step}{role}", fontsize=8, color="#b3261e" if role else "black")
+
+
+def _draw_curves(axes: Any, curves: Curves, demonstration: Demonstration) -> None:
+    """Each number between its own bounds; steps that are recalled are marked."""
+    for number, line in enumerate(curves.heights.T):
+        axes.plot(line, color=LINE_COLOURS[number % len(LINE_COLOURS)], linewidth=1.2)
+    for step in {pair.p for pair in demonstration.memory_pairs()}:
+        axes.axvline(step, color="#b3261e", linewidth=0.6, alpha=0.6)
+    axes.set(xlim=(-0.5, len(curves.heights) - 0.5), ylim=(-0.08, 1.08), yticks=[])
+    axes.set_ylabel(curves.name, rotation=0, ha="right", va="center", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+
+
 def _draw_matrix(axes: Any, demonstration: Demonstration) -> None:
     length = len(demonstration)
     axes.set(xlim=(-0.5, length - 0.5), ylim=(length - 0.5, -0.5), aspect="equal")
     axes.plot([-0.5, length - 0.5], [-0.5, length - 0.5], color="#999999", linewidth=0.8)
     axes.set_xlabel("recalled step p")
     axes.set_ylabel("deciding step q")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     if demonstration.pairs is None:
         axes.set_title("expert matrix E: not annotated", fontsize=10)
         return

@@ -12,6 +12,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning.recipes import (
     OTHER_TASKS,
     RECIPES,
+    ROBOT_TASKS,
     SOLVED_TASKS,
     Column,
     Condition,
@@ -195,7 +196,7 @@ def all_cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
 
 
 def _running_order(task: str) -> int:
-    return (*SOLVED_TASKS, *OTHER_TASKS).index(task)
+    return (*SOLVED_TASKS, *OTHER_TASKS, *ROBOT_TASKS).index(task)
 
 
 def _stage(recipe: Recipe, cell: Cell) -> int:

@@ -104,6 +104,7 @@ NO_PAIRS = Column("Recall network, no pairs", "recall-vanilla")
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
+ROBOT_TASKS = ("remember-reach", "remember-colour", "blink-count")
 LONGER_WORLDS = (1.5, 2, 3, 4)
 
 FEW = (20, 50, 100, 300, 1000)
@@ -156,6 +157,13 @@ PARTS_OF_IMAGES: Mapping[str, Mapping[str, Any]] = {
 
 OFF, SOME, LABELLED = (0, 1, 2, 5), (1, 2, 5, 10, 50), (200, 1000)
 """Standard deviations of labels in steps, numbers of annotated demonstrations, and of how many."""
+
+ROBOT_DEMONSTRATIONS = (100, 300)
+MEMORYLESS, PRESENT = "No memory", "-no-memory"
+"""Title and end of the condition's name of a network that sees the present alone."""
+
+BY_DEMONSTRATIONS = ("few", "robots")
+"""Recipes whose columns are lines over the number of demonstrations."""
 
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
 """Title and end of the condition's name of the control."""
@@ -232,6 +240,28 @@ def _sparse(demos: int) -> list[Column]:
     ]
     ten = {"annotated_fraction": 10 / demos, **_off(2)}
     return [*few, _marked(f"10 of {demos:,}, σ = 2", demos, "few-10-off-2", **ten)]
+
+
+def _robot_columns() -> list[Column]:
+    """A line for the network that sees the present alone, for the one that sees everything, and with pairs."""
+    lines = []
+    for demos in ROBOT_DEMONSTRATIONS:
+        alone = _few(MEMORYLESS, NO_PAIRS.method, demos, PRESENT)
+        lines.append(replace(alone, condition=replace(alone.condition, model={"past": False})))
+    return lines + [
+        _few(line.title, line.method, demos) for line in (NO_PAIRS, RECALL) for demos in ROBOT_DEMONSTRATIONS
+    ]
+
+
+def _robot_stages() -> list[Stage]:
+    """Seed by seed; the most demonstrations first, and with pairs before without."""
+    lines = (("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
+    return [
+        Stage(ROBOT_TASKS, (method,), (seed,), (f"few-{demos}{control}",))
+        for seed in range(1, FEW_SEEDS + 1)
+        for demos in reversed(ROBOT_DEMONSTRATIONS)
+        for method, control in lines
+    ]
 
 
 def _parts(demos: int, parts: Mapping[str, Mapping[str, Any]]) -> list[Column]:
@@ -358,6 +388,14 @@ RECIPES: dict[str, Recipe] = {
             _few_columns(),
             seeds=FEW_SEEDS,
             stages=_few_stages(),
+        ),
+        Recipe(
+            "robots",
+            "A robot's arm: what is remembered decides where it goes (not in the paper)",
+            ROBOT_TASKS,
+            _robot_columns(),
+            seeds=FEW_SEEDS,
+            stages=_robot_stages(),
         ),
         Recipe(
             "controls",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
-from attentiontuner.experiments.planning.recipes import FEW, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
+from attentiontuner.experiments.planning.recipes import MEMORYLESS, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.reporting.tables import Entry, Table, by_line
 from attentiontuner.tasks.task import get_task
@@ -317,6 +317,7 @@ def few_lines(table: Table) -> Figure | None:
     figure = Figure(figsize=(3 * columns, 2.6 * math.ceil(len(tasks) / columns) + 0.6), layout="constrained")
     axes = figure.subplots(math.ceil(len(tasks) / columns), columns, squeeze=False, sharex=True, sharey=True)
     shown: dict[str, Any] = {}
+    sizes = sorted({size for points in by_line(table).values() for size in points})
     for axis, task in zip(axes.flat, tasks, strict=False):
         for line, points in by_line(table).items():
             found = {size: table.rows[task][column.title] for size, column in points.items()}
@@ -328,9 +329,9 @@ def few_lines(table: Table) -> Figure | None:
                 dots = {"ms": 2.8, "alpha": 0.6, "mew": 0, "color": looks["color"], "clip_on": False}
                 axis.plot([size] * len(entry.values), entry.values, "o", **dots)
         axis.set_xscale("log")
-        axis.set_xticks(FEW, [f"{size:,}" for size in FEW])
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.set_xticks([], minor=True)
-        axis.set_xlim(min(FEW) / 1.15, max(FEW) * 1.15)
+        axis.set_xlim(min(sizes) / 1.15, max(sizes) * 1.15)
         axis.set_title(get_task(task).title, fontsize=11)
         _success_axis(axis)
         axis.tick_params(labelbottom=True, labelsize=9)
@@ -349,7 +350,7 @@ def _few_looks(column: Column) -> dict[str, Any]:
     """A line of the figure: as its method looks; a control of it dotted, thin and hollow."""
     style = style_of(column.method)
     looks = {"color": style.colour, "marker": style.marker, "clip_on": False}
-    if column.line == RANDOM_PAIRS:
+    if column.line in (RANDOM_PAIRS, MEMORYLESS):
         return {**looks, "linestyle": ":", "linewidth": 1.2, "ms": 4.5, "mfc": "white", "alpha": 0.75}
     return {**looks, "linestyle": style.line, "linewidth": 1.9, "ms": 5}
 

@@ -21,7 +21,14 @@ from attentiontuner.core.wording import counted
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import all_cells
 from attentiontuner.experiments.planning.published import HumanTime
-from attentiontuner.experiments.planning.recipes import RANDOM_PAIRS, RECALL, RECIPES, TUNER, method_titles
+from attentiontuner.experiments.planning.recipes import (
+    BY_DEMONSTRATIONS,
+    RANDOM_PAIRS,
+    RECALL,
+    RECIPES,
+    TUNER,
+    method_titles,
+)
 from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
 from attentiontuner.experiments.reporting.figures import (
@@ -214,7 +221,9 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         own = any(record.cell.home == recipe.name for record in records)
         if not own or not table.has_results:
             continue
-        section = Section(recipe.title, grids=[few_grid(table) if recipe.name == "few" else result_grid(table)])
+        section = Section(
+            recipe.title, grids=[few_grid(table) if recipe.name in BY_DEMONSTRATIONS else result_grid(table)]
+        )
         if recipe.name == "table1":
             if scale == "paper":
                 section.grids.append(welch_grid(table))
@@ -234,14 +243,16 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
             _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
-        elif recipe.name == "few":
+        elif recipe.name in BY_DEMONSTRATIONS:
             if any(len(columns) > 1 for columns in by_line(table).values()):
                 caption = "Success against demonstrations: lines through the means over seeds; small dots: the seeds."
-                section.add("few", few_lines(table), caption)
+                section.add(recipe.name, few_lines(table), caption)
             else:
-                section.add("few", success_by_task(table), f"{dots}.")
+                section.add(recipe.name, success_by_task(table), f"{dots}.")
                 given = [column.condition.name for column in recipe.columns if column.line != RANDOM_PAIRS]
-                _curves(section, [record for record in records if record.cell.condition in given], "few-curves")
+                _curves(
+                    section, [record for record in records if record.cell.condition in given], f"{recipe.name}-curves"
+                )
         elif recipe.name == "longer":
             caption = "Success in longer worlds: mean over seeds, 90 % intervals of three seeds or more."
             section.add("longer", longer_lines(table), caption)

@@ -4,6 +4,7 @@ import { Activity } from "./activity.js";
 import { Agreement } from "./agreement.js";
 import { ask, Refused, Saver } from "./api.js";
 import { Arcs } from "./arcs.js";
+import { CurvesView } from "./curves.js";
 import { byId, dialog } from "./dom.js";
 import { Editor } from "./editor.js";
 import { fillHelp, listen } from "./keys.js";
@@ -28,6 +29,7 @@ const choose = (/** @type {import("./model.js").Shown} */ pair) => editor.choose
 const strip = new Strip(byId("strip"), model, { pick: (step, fresh) => editor.pick(step, fresh), range: (first, last) => editor.range(first, last), changed });
 const stage = new Stage(byId("view-p"), byId("view-q"), model);
 const arcs = new Arcs(/** @type {HTMLCanvasElement} */ (byId("arcs")), model, { choose, look: (step) => move(step), changed });
+const curves = new CurvesView(byId("curves"), model, { look: (step) => move(step), changed });
 const matrix = new Matrix(/** @type {HTMLCanvasElement} */ (byId("matrix")), model, { choose, mark: (p, q) => editor.markBoth(p, q), changed });
 const agreement = new Agreement(model, { open: (episode) => void open(episode), choose: (p, q) => (model.multiplicity(p, q) ? editor.choose({ p, q, suggested: false }) : editor.markBoth(p, q)) });
 
@@ -36,7 +38,7 @@ let frame = 0;
 function changed() {
   frame ||= requestAnimationFrame(() => {
     frame = 0;
-    for (const part of [strip, stage, arcs, matrix, suggestions, panel]) part.draw();
+    for (const part of [strip, stage, arcs, curves, matrix, suggestions, panel]) part.draw();
   });
 }
 

@@ -7,8 +7,10 @@
  *   version: string, annotated: boolean, pairs: [number, number, number][], origins: [number, number, string][],
  *   rejected: [string, number, number][], note: string, flagged: boolean, canUndo: boolean, canRedo: boolean
  * }} EditState
+ * @typedef {{name: string, heights: number[][], values: number[][]}} Curves  one list of T numbers for each line
  * @typedef {{
- *   episode: number, length: number, seed: number, success: boolean, steps: number[], sprites: Sprites, state: EditState
+ *   episode: number, length: number, seed: number, success: boolean, steps: number[], sprites: Sprites, curves: Curves[],
+ *   state: EditState
  * }} Episode
  * @typedef {{
  *   name: string, title: string, kind: string, actions: string[], lengths: number[], annotator: string,

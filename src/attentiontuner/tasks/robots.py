@@ -1,0 +1,112 @@
+"""Tasks with a robot's arm, in real physics: three of ours, and one of MIKASA-Robo-VLA."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attentiontuner.spaces.action import ActionSpec
+from attentiontuner.spaces.observation import ObservationSpec, Part
+from attentiontuner.tasks.task import Task, register_task
+
+ARM_NUMBERS = 14
+PICTURE = Part("image", (128, 128, 3))
+
+
+def _seen(settings: Mapping[str, Any], numbers: int) -> ObservationSpec:
+    """All `numbers`; with a camera its picture, and of the numbers the arm's alone."""
+    if settings.get("cameras") is True:
+        return ObservationSpec(parts={"camera": PICTURE, "state": Part("vector", (ARM_NUMBERS,))})
+    return ObservationSpec("vector", (numbers,))
+
+
+def reach_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 4)
+
+
+def colour_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 36)
+
+
+def blink_seen(settings: Mapping[str, Any]) -> ObservationSpec:
+    return _seen(settings, ARM_NUMBERS + 4)
+
+
+def _delayed_steps(settings: Mapping[str, Any]) -> int:
+    return 55 + int(settings["delay"])
+
+
+def _blink_steps(settings: Mapping[str, Any]) -> int:
+    return 38 + 17 * int(settings["blinks"])
+
+
+MOVES = {
+    **{"left": (0, -0.6, 0), "right": (0, 0.6, 0), "away": (-0.6, 0, 0), "near": (0.6, 0, 0)},
+    **{"up": (0, 0, 0.6), "down": (0, 0, -0.6), "stay": (0, 0, 0)},
+}
+"""As somebody sees them who looks through the camera, which stands opposite the arm."""
+
+KEYS = ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "w", "s", " ")
+
+ROBOT: dict[str, Any] = {
+    "register": "attentiontuner.envs",
+    "needs": ("mujoco", "pip install 'attentiontuner[robots]'"),
+    "observation": ObservationSpec("vector", (ARM_NUMBERS,)),  # `observes` says more
+    "actions": ActionSpec.box([-1, -1, -1], [1, 1, 1]),
+    "keys": {key: number for number, key in enumerate(KEYS)},
+    "moves": MOVES,
+    "demonstrations": 300,
+}
+
+register_task(
+    Task(
+        name="remember-reach",
+        title="Remember-reach",
+        env_id="AttentionTuner/RememberReach-v0",
+        expert="attentiontuner.experts.remember_reach:RememberReachExpert",
+        **ROBOT,
+        observes=reach_seen,
+        settings={"delay": 20, "cameras": False},
+        horizon=_delayed_steps,
+    )
+)
+register_task(
+    Task(
+        name="remember-colour",
+        title="Remember-colour",
+        env_id="AttentionTuner/RememberColour-v0",
+        expert="attentiontuner.experts.remember_colour:RememberColourExpert",
+        **ROBOT,
+        observes=colour_seen,
+        settings={"pads": 3, "delay": 20, "cameras": False},
+        horizon=_delayed_steps,
+    )
+)
+register_task(
+    Task(
+        name="blink-count",
+        title="Blink-count",
+        env_id="AttentionTuner/BlinkCount-v0",
+        expert="attentiontuner.experts.blink_count:BlinkCountExpert",
+        **ROBOT,
+        observes=blink_seen,
+        settings={"blinks": 6, "cameras": False},
+        horizon=_blink_steps,
+    )
+)
+register_task(
+    Task(
+        name="mikasa-remember-color",
+        title="MIKASA RememberColor",
+        env_id="AttentionTuner/MikasaRememberColor-v0",
+        expert="attentiontuner.experts.mikasa:MikasaRememberColourExpert",
+        register="attentiontuner.envs",
+        needs=(
+            "mikasa_robo_suite",
+            "pip install mani_skill==3.0.1 && pip install --no-deps mikasa-robo-suite==1.0.0",
+        ),
+        observation=ObservationSpec("vector", (57,)),
+        actions=ActionSpec.box([-1] * 4, [1] * 4),
+        settings={"colours": 3},
+        horizon=25,
+        demonstrations=300,
+    )
+)
