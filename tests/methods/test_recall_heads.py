@@ -49,5 +49,5 @@ def test_the_control_without_pairs_has_the_same_recipe():
     for demonstrations in (100, 10_000):
         (one, network), (other, control) = (recipe("hallway", demonstrations, m) for m in ("recall", "recall-vanilla"))
         assert network.chosen() == control.chosen()
-        different = {"method": "", "memory_weight": 0, "model": {}}
+        different = {"method": "", "memory_weight": 0, "model": {}, "labels": ""}
         assert {**one.to_json(), **different} == {**other.to_json(), **different}
