@@ -38,7 +38,7 @@ def draw_tasks(folder: Path) -> None:
     for task in filter(lambda task: task.installed, all_tasks().values()):
         store = collect(task, 1, seed=7, out=folder / "data" / task.name, workers=1)
         path = folder / "tasks" / f"{task.name}.png"
-        save_episode_picture(store.observation, store[0], path, f"{task.title}, episode")
+        save_episode_picture(store.observation, store.actions, store[0], path, f"{task.title}, episode")
         print(f"drawn: {path}", flush=True)
 
 

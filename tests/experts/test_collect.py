@@ -258,7 +258,7 @@ def test_a_task_of_parts_and_other_actions_is_collected(tmp_path, continuous):
         goal = one.observations["load"][0, 0]
         assert one.actions.shape == (3, 2)
         assert one.actions[2, 0] == (goal if continuous else goal > 0)
-    save_episode_picture(store.observation, store[0], tmp_path / "e.png")
+    save_episode_picture(store.observation, store.actions, store[0], tmp_path / "e.png")
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -184,6 +184,7 @@ def test_another_configuration_and_a_damaged_folder_are_refused(
 ) -> None:
     given = ["toy-grid", "--data", data, "--out", tmp_path / "run", *SMALL]
     assert main(["train", *map(str, given)]) == 0
+    capsys.readouterr()
     assert "was made with seed = 1, now it is 2" in refused(capsys, *given, "--seed", "2")
     assert "was made with model.layers = 2, now it is 3" in refused(capsys, *given, "--epochs", "5", "--layers", "3")
     (tmp_path / "run" / "state" / "00001-00000" / "training.safetensors").write_bytes(b"nothing")
