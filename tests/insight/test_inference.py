@@ -6,6 +6,7 @@ import torch
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.pairs import PairTable
+from attentiontuner.insight import inference
 from attentiontuner.insight import need as need_of
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import Need, find_need
@@ -58,6 +59,17 @@ def test_demonstrations_without_labels_are_given_pairs(cues):
     assert agreement(found.pairs, cues[1]) > 0.9
     assert found.pairs.annotated.all()
     assert (found.exact, found.added) == (True, EPISODES - 2)
+
+
+def test_where_two_heads_do_not_find_the_same_nothing_is_changed(cues, monkeypatch):
+    monkeypatch.setattr(inference, "AGREED", 1.1)
+    off = cues[1].perturb(1, 1, np.random.default_rng(0))
+    found = infer(cues, off)
+    assert (found.exact, found.moved, found.added) == (False, 0, 0)
+    assert found.pairs == off
+    assert "too little in common" in found.words(["anna"])
+    few = cues[1].keep_annotations(2 / EPISODES, np.random.default_rng(0))
+    assert infer(cues, few).pairs == few
 
 
 def test_who_is_late_is_not_followed(cues):

@@ -39,8 +39,7 @@ from attentiontuner.insight.readings import (
 from attentiontuner.insight.steps import blocks, learned_from
 
 FEWEST = 8
-"""With fewer annotated demonstrations none can be spared to judge labels by: need alone tells whether they are
-right."""
+"""With fewer annotated demonstrations none can be spared to judge labels by: they are taken for right."""
 
 CHECKED = 1 / 3
 """The share of the training after which a head knows whether labels have something in common."""
@@ -49,8 +48,8 @@ IN_COMMON = 0.5
 """The share of labels that a head finds which has not seen them, if they are right. Of labels that are off by one step
 in p and in q it can find a seventh, of those off in p alone up to four tenths."""
 
-NEARLY_EXACT = 0.75
-"""The spread, in steps, up to which a few labels are taken for right."""
+AGREED = 0.5
+"""The share of what one of two heads finds that both find, where they have found what labels have in common."""
 
 A_PAIR = 0.5
 """So much is recalled where there is a pair."""
@@ -105,8 +104,10 @@ class Inferred:
             if late:
                 side = "late" if late > 0 else "early"
                 said.append(f"{name} marks {counted(abs(late), 'step')} too {side}")
-            if not self.exact:
+            if self.moved:
                 said.append(f"{name} is off by about {p:g} in p and {q:g} in q")
+        if not self.exact and not self.moved:
+            said.append("labels have too little in common to be moved, and stay as they are marked")
         if self.moved:
             said.append(f"pairs of {counted(self.moved, 'demonstration', form=',')} moved where they belong")
         if self.added:
@@ -147,12 +148,14 @@ def infer_pairs(
             bar.advance(bar.total - bar.done)
             return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
         finders = work.finders(exact, bar)
-    found = work.found(finders)
+    found, agreement = work.found(finders, ~annotated if exact else annotated)
+    of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
+    spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
+    if agreement < AGREED:  # what each of two heads finds is its own affair
+        return Inferred(given, exact, late, spreads)
     if exact:  # what was said stays
         said, unsaid = np.flatnonzero(annotated), np.flatnonzero(~annotated)
         found = PairTable.join([given.select(said), found.select(unsaid)]).select(np.argsort(np.append(said, unsaid)))
-    of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
-    spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
     return Inferred(found, exact, late, spreads, 0 if exact else int(annotated.sum()), int((~annotated).sum()))
 
 
@@ -198,52 +201,54 @@ class _Work:
     def right(self, bar: Bar) -> bool:
         """Whether labels are right: whether a head finds in half of them what the others have in common."""
         if not self.crossed:
-            return all(each.spread <= NEARLY_EXACT for each in self.readings)
+            return True
         finder = self._finder(exact=True, number=2)
         finder.learn(np.flatnonzero(self.fold == 0), np.empty(0, np.int64), round(CHECKED * self.steps), bar)
         return finder.consistency(np.flatnonzero(self.fold == 1)) >= IN_COMMON
 
     def finders(self, exact: bool, bar: Bar) -> list[PairFinder]:
-        """Two heads, each with half of the labels; one with all of them where they are right or few."""
-        everything = np.arange(len(self.chosen))
-        if exact or not self.crossed:
-            finder = self._finder(exact, 0)
-            finder.learn(everything, everything[:0], self.steps, bar)
-            bar.advance(bar.total - bar.done)
-            return [finder]
-        both = [self._finder(False, own) for own in range(2)]
+        """Two heads, each with half of the labels; with all of them where they are right."""
+        both = [self._finder(exact, own) for own in range(2)]
         for own, finder in enumerate(both):
-            finder.learn(np.flatnonzero(self.fold != own), np.flatnonzero(self.fold == own), self.steps, bar)
+            rows, others = (np.flatnonzero((self.fold == own) == other) for other in (False, True))
+            if exact:
+                rows, others = np.arange(len(self.chosen)), rows[:0]
+            finder.learn(rows, others, self.steps, bar)
         return both
 
-    def found(self, finders: list[PairFinder]) -> PairTable:
-        """What the heads find in every episode: in an annotated one the head that has not learned from its labels."""
+    def found(self, finders: list[PairFinder], judged: NDArray[np.bool_]) -> tuple[PairTable, float]:
+        """What the heads find in every episode, in an annotated one the head that has not learned from its labels; and
+        the share of what one of them finds in those `judged` `[N]` that both find."""
+        both = either = 0
         parts: list[NDArray[np.float64]] = []  # [5, pairs] each: annotated, row, p, q, amount
         for block in blocks(self.store, self.episodes):
             data = self._read(block)
             for start in range(0, len(block), BATCH):
                 some = np.arange(start, min(start + BATCH, len(block)))
-                found = self._amounts(data, some, self.fold_of[block[some]], finders)
+                amounts = torch.stack([finder.amounts(data, some) for finder in finders])  # [2, B, T, T]
+                there = amounts[:, torch.from_numpy(judged[block[some]]).to(amounts.device)] >= A_PAIR
+                both, either = both + int(there.all(0).sum()), either + int(there.any(0).sum())
+                found = _combined(amounts, self.fold_of[block[some]])
                 row, q, p = found.nonzero(as_tuple=True)
                 amount, owner = found[row, q, p], block[some[row.cpu().numpy()]]
                 parts.append(np.stack([self.annotated[owner], owner, *(each.cpu().numpy() for each in (p, q, amount))]))
         annotated, row, p, q, amount = np.concatenate(parts, 1)
         told = sum(int(each.labels.multiplicity.sum()) for each in self.readings)
         voices = sum(int(each.labels.annotated.sum()) for each in self.readings) / max(self.annotated.sum(), 1)
-        there = amount[(annotated > 0) & (amount >= A_PAIR)].sum()
-        if there:
-            amount *= np.clip(told / voices / there, *SCALE)  # in all as many things as the labels say
+        in_all = amount[(annotated > 0) & (amount >= A_PAIR)].sum()
+        if in_all:
+            amount *= np.clip(told / voices / in_all, *SCALE)  # in all as many things as the labels say
         kept = amount >= A_PAIR
         lengths = self.store.lengths[self.episodes]
         row, p, q, times = (column[kept].astype(np.int32) for column in (row, p, q, np.maximum(1, np.rint(amount))))
-        return PairTable(lengths, np.ones(len(lengths), np.bool_), row, p, q, times)
+        return PairTable(lengths, np.ones(len(lengths), np.bool_), row, p, q, times), both / max(either, 1)
 
-    def _amounts(self, data: DemoData, rows: Integers, fold: Integers, finders: list[PairFinder]) -> Tensor:
-        """What these episodes recall, `[B, T, T]`; nothing where it is hardly anything."""
-        amounts = torch.stack([finder.amounts(data, rows) for finder in finders])  # [heads, B, T, T]
-        found = amounts.mean(0)
-        if len(finders) > 1:
-            for own in range(len(finders)):
-                mine = torch.from_numpy(fold == own).to(found.device)
-                found[mine] = amounts[own, mine]
-        return found * (found >= A_PAIR / SCALE[1])
+
+def _combined(amounts: Tensor, fold: Integers) -> Tensor:
+    """Of what two heads recall `[2, B, T, T]`, in episodes of a `fold` `[B]` that of its head, in others the mean;
+    nothing where it is hardly anything: `[B, T, T]`."""
+    found = amounts.mean(0)
+    for own in range(2):
+        mine = torch.from_numpy(fold == own).to(found.device)
+        found[mine] = amounts[own, mine]
+    return found * (found >= A_PAIR / SCALE[1])
