@@ -154,7 +154,10 @@ def test_pairs_are_ordered_and_multiplicities_add_up(rows):
         ({"actions": np.array([[0, 1], [0, 1], [-np.inf, 0]])}, "episode 7, actions, step 2: a number that is not"),
         ({"actions": np.array([True, False, True])}, "episode 7, actions: expected whole numbers from 0"),
         ({"observations": {"a": np.zeros((3, 1)), "b": np.zeros((2, 1))}}, "observations, part 'b': 2 entries"),
-        ({"observations": {"a": [np.zeros(3), np.zeros(2), np.zeros(1)]}}, r"part 'a': .* \(3,\) and \(2,\) from step 1 on"),
+        (
+            {"observations": {"a": [np.zeros(3), np.zeros(2), np.zeros(1)]}},
+            r"part 'a': .* \(3,\) and \(2,\) from step 1 on",
+        ),
     ],
 )
 def test_actions_and_observations_of_other_kinds(change, message):
