@@ -1,6 +1,7 @@
 """Recipes and their expansion into cells."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -177,6 +178,18 @@ def test_only_and_seeds():
     cells = expand(get_recipe("table1"), only=["hallway", "ordering", "vanilla"], seeds=[2, 7])
     assert {(cell.task, cell.method) for cell in cells} == {("hallway", "vanilla"), ("ordering", "vanilla")}
     assert {cell.seed for cell in cells} == {2, 7}
+
+
+def test_robots_are_compared_with_networks_that_see_the_present_alone_and_that_have_no_pairs():
+    cells = expand(get_recipe("robots"), only=["remember-reach", "few-300", "few-300-no-memory"], seeds=[1])
+    assert [(cell.method, cell.condition) for cell in cells] == [
+        *(("recall", "few-300"), ("recall-vanilla", "few-300"), ("recall-vanilla", "few-300-no-memory"))
+    ]
+    pairs, no_pairs, present = (cell_config(cell) for cell in cells)
+    assert {config.epochs for config in (pairs, no_pairs, present)} == {60}
+    assert replace(pairs.model, whole=None) == replace(no_pairs.model, whole=None)
+    assert (no_pairs.model.past, present.model.past) == (True, False)
+    assert not any(config.model.last_action for config in (pairs, no_pairs, present))
 
 
 @pytest.mark.parametrize(

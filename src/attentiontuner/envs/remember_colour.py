@@ -34,7 +34,7 @@ PLACES = tuple(
     for distance, angles in ((0.27, (-0.75, 0.0, 0.75)), (0.41, (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)))
     for angle in angles
 )
-"""Where pads may be: three in a near row, six in a far one."""
+"""Where pads are: three in a near row, then six in a far one. With `pads` pads the first so many are used."""
 
 SCENE = """
 <geom type="box" size="0.008 0.075 0.055" pos="-0.06 0.25 0.085" material="dark"/>
@@ -52,8 +52,8 @@ class RememberColourEnv(RobotEnv):
     ## Description
 
     A screen shows a colour for the first 5 steps. After a while in the dark, pads on the table are lit, each in another
-    colour; the finger must touch the one of the colour that was shown. Nine pads may be lit; which are, and in which
-    colours, is drawn for every episode.
+    colour; the finger must touch the one of the colour that was shown. Which pad has which colour is drawn for every
+    episode.
 
     What has to be remembered: the colour, at every step of the movement.
 
@@ -103,7 +103,7 @@ class RememberColourEnv(RobotEnv):
     def _draw_episode(self, cue: Any) -> None:
         drawn = int(self.np_random.integers(self.pads))
         self._lit_at = SHOWN_STEPS + int(self.np_random.integers(SHORTEST_DELAY, self.delay + 1))
-        places = self.np_random.permutation(len(PLACES))[: self.pads]
+        places = self.np_random.permutation(self.pads)
         self._place_of = [int(place) for place in places]  # colour → place
         self._colour = drawn if cue is None else check_setting("option 'colour'", cue, 0, self.pads - 1)
 

@@ -192,8 +192,9 @@ class NetworkOptions:
         dropout: share of dropped activations.
         embedder: of observations: the paper's, or lookup, a cheap one for symbol grids.
         positions: steps of a recall network do not know their number, so that it works in longer worlds than it saw.
-        action_head: of actions that are numbers: gmm, a mixture of five modes, or l1, the nearest; gmm if not given.
-        chunk: how many coming actions are learned at a step, where they are numbers; 1 if not given.
+        action_head: of actions that are numbers: gmm, a mixture of five modes, or l1, the nearest; what the method says
+            if not given.
+        chunk: how many coming actions are learned at a step, where they are numbers; what the method says if not given.
         encoders: encoders of one's own for parts of an observation, such as camera=dino,wrist=dino.
     """
 

@@ -243,11 +243,12 @@ def _sparse(demos: int) -> list[Column]:
 
 
 def _robot_columns() -> list[Column]:
-    """A line for the network that sees the present alone, for the one that sees everything, and with pairs."""
+    """A line for the network that sees the present alone (which can but guess: a mixture), for the one that sees
+    everything, and with pairs."""
     lines = []
     for demos in ROBOT_DEMONSTRATIONS:
         alone = _few(MEMORYLESS, NO_PAIRS.method, demos, PRESENT)
-        lines.append(replace(alone, condition=replace(alone.condition, model={"past": False})))
+        lines.append(replace(alone, condition=replace(alone.condition, model={"past": False, "action_head": "gmm"})))
     return lines + [
         _few(line.title, line.method, demos) for line in (NO_PAIRS, RECALL) for demos in ROBOT_DEMONSTRATIONS
     ]

@@ -87,6 +87,7 @@ SMALL = Scale(
         "mortar-mayhem": Sizes(1000, {"*": 24}, {"command_count": 3}),
         "mystery-path": Sizes(500, {"*": 22}),
         "searing-spotlights": Sizes(300, {"*": 14}),
+        **{task: Sizes(300) for task in ("remember-reach", "remember-colour", "blink-count")},
     },
     models={
         "transformer": _LIGHT,
