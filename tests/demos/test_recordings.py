@@ -10,7 +10,7 @@ import pytest
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
-from attentiontuner.spaces.observation import ObservationSpec, Part
+from attentiontuner.spaces import ActionSpec, ObservationSpec, Part
 from tests.demos.examples import ACTIONS, SPEC, assert_equal, demonstration, make_writer, write_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
@@ -110,6 +110,38 @@ def test_vectors_that_are_not_finite_are_refused(tmp_path, bad):
     assert writer.append([sound]) == [0]
     with pytest.raises(UserError, match="episode 2, observations, step 3: a number that is not finite"):
         writer.append([sound, Demonstration(vectors, np.zeros(5, np.int64))])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"actions": [[0, 0], [0, 0], [0, 1.5]]},
+            "episode 2, actions, step 2: action .*numbers from .-1, -1. to .1, 1.",
+        ),
+        ({"front": np.zeros((3, 6, 8, 3), np.uint8)}, r"episode 2, observations, step 0: part 'front': .*\(6, 8, 3\)"),
+        (
+            {"joints": [[0], [np.inf], [0]]},
+            "episode 2, observations, step 1: part 'joints': a number that is not finite",
+        ),
+    ],
+    ids=["outside", "camera", "infinite"],
+)
+def test_what_a_robot_cannot_have_seen_or_done_is_refused_and_nothing_of_it_stays(tmp_path, change, message):
+    parts = {"front": Part("image", (8, 8, 3)), "joints": Part("vector", (1,))}
+    observation, actions = ObservationSpec(parts=parts), ActionSpec.box([-1, -1], [1, 1])
+    writer = make_writer(tmp_path / "d", observation=observation, actions=actions)
+    sound = {"front": np.zeros((3, 8, 8, 3), np.uint8), "joints": np.zeros((3, 1)), "actions": np.zeros((3, 2))}
+
+    def recorded(seen):
+        return Demonstration({name: np.asarray(seen[name]) for name in parts}, np.asarray(seen["actions"], np.float32))
+
+    assert writer.append([recorded(sound)]) == [0]
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        writer.append([recorded({**sound, "joints": np.ones((3, 1))}), recorded({**sound, **change})])
+    assert sorted(tmp_path.rglob("*")) == before
+    assert len(DemoStore.open(tmp_path / "d")) == 1
 
 
 def test_what_is_not_promised_is_found_on_reading(tmp_path, monkeypatch):

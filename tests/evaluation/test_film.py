@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageColor
 
 from attentiontuner.core.seeds import EVALUATION_START
 from attentiontuner.evaluation.filming import choose, make_films, record_recall
@@ -19,6 +19,7 @@ from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.tasks.task import get_task
 from attentiontuner.viz import films as film
+from tests.continuous_tasks import POINT
 from tests.evaluation.toys import recall_task
 
 SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
@@ -233,3 +234,15 @@ def test_many_recalled_steps_share_the_weight():
     assert len(many.attended(FIRST, last, most=2)) == 2
     assert not few.met(last, 0)
     assert few.attended(FIRST, last, most=2) == []
+
+
+def test_a_film_shows_numbers_as_curves_up_to_the_present_step():
+    torch.manual_seed(1)
+    model = TransformerConfig(POINT.observation, POINT.actions, **SMALL).build()
+    recalled = record_recall(ModelPolicy(model, POINT.max_steps, watch=(FIRST,)), POINT, EVALUATION_START, episode=0)
+    stage = film._Stage(recalled, supervised=True)
+    assert [curves.name for curves in stage.curves] == ["actions", "observations"]
+    first, last = (np.asarray(stage.draw(step))[-2 * film.CURVES :] for step in (2, len(recalled) - 1))
+    drawn = np.array(ImageColor.getrgb(film.LINE_COLOURS[0]))
+    counts = [int((picture == drawn).all(-1).sum()) for picture in (first, last)]
+    assert 0 < counts[0] < counts[1]

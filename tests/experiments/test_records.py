@@ -79,6 +79,9 @@ def test_curves_of_very_many_epochs_or_of_some_that_were_tested_say_which():
     assert compact_curves(lines[:25]) == {
         "epoch": [5, 10, 15, 20, 25], "imitation_loss": [5, 10, 15, 20, 25], "test_accuracy": [0.5] * 5,
     }  # fmt: skip
+    for line in lines[4::5]:
+        line["test_error"] = line.pop("test_accuracy")
+    assert compact_curves(lines[:25])["epoch"] == [5, 10, 15, 20, 25]
 
 
 def test_a_method_of_ones_own_has_curves_of_its_own():

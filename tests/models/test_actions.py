@@ -138,6 +138,7 @@ def test_numbers_are_seen_between_the_quantiles_of_the_training_set(name):
 def test_what_happens_seldom_or_never_is_not_blown_up():
     head = action_head(ActionSpec.box([0, 0, 0], [1, 1, 1]), "gmm")
     actions = np.zeros((1000, 3), np.float32)
+    actions[:, 0] = np.random.default_rng(0).uniform(0, 0.001, 1000)
     actions[:3, 0] = 1  # a button that is pressed now and then
     actions[:, 1] = 0.25  # a number that never changes
     head.fit([actions])

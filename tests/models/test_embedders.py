@@ -1,5 +1,7 @@
 """Bytes taken apart, and what encoders make of them."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,14 @@ from torch.nn import functional as F
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.embedders import CellKinds, decode, images_for, observation_embedding, split_parts
+from attentiontuner.models.embedders import (
+    CellKinds,
+    VectorEmbedding,
+    decode,
+    images_for,
+    observation_embedding,
+    split_parts,
+)
 from attentiontuner.models.recall import RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -173,3 +182,30 @@ def test_networks_saved_before_there_was_a_choice_are_the_papers():
         saved = config.to_json()
         assert type(config).from_json(saved).images == saved.pop("images") == "residual"
         assert type(config).from_json(saved).images == "paper"
+
+
+@pytest.mark.parametrize("observation", [VECTOR, PARTS], ids=["vector", "parts"])
+def test_vectors_are_put_on_the_scale_of_the_training_set(observation):
+    model = TransformerConfig(observation, 4, d_model=8, layers=1, feedforward=8).build()
+    assert model.fits
+    frames = random_frames(observation, 9, np.random.default_rng(0))
+    model.fit([(frames[:4], np.arange(1, 5)), (frames[4:], np.ones(5, np.int64))], len(frames))
+    decoded = observation.decode(frames)
+    vectors = next(part for part in model.image_embedding.modules() if isinstance(part, VectorEmbedding))
+    named = [name for name, part in observation.parts if part is vectors.part]
+    values = decoded if observation.plain else decoded[named[0]]
+    weights = [1, 2, 3, 4, 1, 1, 1, 1, 1]
+    mean = np.average(values, axis=0, weights=weights)
+    np.testing.assert_allclose(vectors.standard.mean, mean, atol=1e-4)
+    deviation = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    np.testing.assert_allclose(vectors.standard.scale * deviation, np.ones(len(mean)), atol=1e-3)
+    rounded = copy.deepcopy(model).bfloat16()
+    kept = next(part for part in rounded.image_embedding.modules() if isinstance(part, VectorEmbedding))
+    assert torch.equal(kept.standard.mean, vectors.standard.mean)
+
+
+def test_networks_older_than_the_scale_see_vectors_as_they_are():
+    value = TransformerConfig(VECTOR, 4).to_json()
+    assert value.pop("standard")
+    assert not TransformerConfig.from_json(value).build().fits
+    assert not TransformerConfig(GRID, 4).standard

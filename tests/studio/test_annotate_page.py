@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from attentiontuner.demos import Demonstration, DemoWriter
 from attentiontuner.demos.annotations import read_annotation
+from attentiontuner.spaces import ActionSpec, ObservationSpec
 from tests.studio.browsing import (
     CHROMIUM,
     LARGE,
@@ -312,3 +315,27 @@ def test_everything_is_on_the_screen(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.complaints == []  # type: ignore[attr-defined]
     context.close()
+
+
+def test_numbers_are_curves_under_the_steps(tmp_path: Path, browser: Browser, page: Page) -> None:
+    expect(page.locator("#curves")).to_be_hidden()  # Hallway has none
+    generator = np.random.default_rng(0)
+    writer = DemoWriter(
+        tmp_path / "arm",
+        task="arm",
+        settings={},
+        observation=ObservationSpec("vector", (3,)),
+        actions=ActionSpec.box([-1, -1], [1, 1]),
+    )
+    moves = generator.uniform(-1, 1, (10, 2)).astype(np.float32)
+    writer.append([Demonstration(generator.normal(size=(10, 3)), moves, seed=0)])
+    with studio("annotate", tmp_path / "arm", "--annotator", "ada") as running:
+        other = browser.new_page(viewport=SMALL)
+        other.goto(running.url)
+        expect(other.locator("#curves canvas")).to_be_visible()
+        box = other.locator("#curves canvas").bounding_box()
+        assert box is not None
+        assert box["height"] == 92  # actions and observations
+        other.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + 20)
+        expect(step(other, 7)).to_have_class(re.compile("cursor"))
+        other.close()

@@ -391,5 +391,9 @@ def test_parts_and_every_kind_of_action_are_shown(tmp_path, actions):
         shown = client.get("/api/episodes/1?annotator=ada").json()
         first = int(made[1].actions[0]) if actions.kind == "discrete" else actions.name(made[1].actions[0])
         assert (shown["length"], shown["steps"][0]) == (len(made[1]), first)
+        numbers = actions.kind == "box"
+        assert any(curves["name"] == "actions" for curves in shown["curves"]) == numbers
+        for curves in shown["curves"]:
+            assert {len(line) for line in curves["heights"] + curves["values"]} == {len(made[1])}
         for address in ("sprites.png", "frames/0.png"):
             assert client.get(f"/api/episodes/1/{address}").content.startswith(b"\x89PNG")

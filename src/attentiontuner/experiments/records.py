@@ -302,7 +302,7 @@ def compact_curves(metrics: Iterable[Mapping[str, Any]]) -> dict[str, list[float
     """Learning curves from a run's lines, with five significant digits, None where an epoch does not have one. Where
     not every epoch was tested, or there are very many, of some epochs only: then `epoch` says which."""
     every = list(metrics)
-    tested = [line for line in every if "test_accuracy" in line] or every
+    tested = [line for line in every if any(name.startswith("test_") for name in line)] or every
     step = -(-len(tested) // MOST_POINTS)
     chosen = tested[(len(tested) - 1) % step :: step] if tested else []
     names = dict.fromkeys(name for line in chosen for name in line if name not in NO_CURVES)

@@ -39,6 +39,9 @@ QUICK, SLOW, STILL = 140, 700, 2200
 
 MOST_FRAMES = 160
 
+LONG_NAME = 22
+"""Letters of an action's name that there is room for; the numbers of an arm are many."""
+
 
 def save_film(
     recalled: RecordedEpisode, path: Path, supervised: bool = True, counts: bool = False, whole: bool = False
@@ -100,6 +103,10 @@ def _shared_palette(pictures: Sequence[Image.Image]) -> Image.Image:
     return palette
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
+
+
 @cache
 def _font(size: int, bold: bool = False) -> Any:
     import matplotlib
@@ -139,7 +146,7 @@ class _Stage:
         self._expert_row(picture, pen, step, top)
         self._timeline(pen, step)
         for number, curves in enumerate(self.curves):
-            self._draw_curves(pen, curves, step, self.timeline_top + TIMELINE - 8 + number * CURVES)
+            self._draw_curves(pen, curves, step, self.timeline_top + TIMELINE + number * CURVES)
         return picture
 
     def _header(self, pen: Any) -> None:
@@ -162,10 +169,11 @@ class _Stage:
         actions, action, decision = recalled.task.actions, recalled.actions[step], recalled.expert[step]
         top += NOW_SIDE + 12
         pen.text((MARGIN, top), "does", FAINT, _font(15))
-        pen.text((MARGIN + 46, top - 3), actions.name(action), INK, _font(19, bold=True))
+        name = _short(actions.name(action))
+        pen.text((MARGIN + 46, top - 3), name, INK, _font(19 if len(name) < LONG_NAME else 13, bold=True))
         if decision is not None:
             same = actions.name(decision.action) == actions.name(action)
-            text = "as the expert would" if same else f"the expert would do {actions.name(decision.action)}"
+            text = "as the expert would" if same else f"the expert would do {_short(actions.name(decision.action))}"
             pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
 
     def _in_all(self, weights: NDArray[Any], step: int) -> str:

@@ -65,7 +65,8 @@ def to_png(figure: Figure) -> bytes:
 
 
 def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str) -> Figure | None:
-    """Training loss above, test accuracy below, one column per task, a line per method.
+    """Training loss above, test accuracy (of actions that are numbers their error) below, one column per task, a line
+    per method.
 
     `spread` is `median` (with the interquartile range) or `mean` (with the 90 % interval). None without records.
     """
@@ -81,7 +82,7 @@ def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str
         _draw_task(axes[2 * band, column], axes[2 * band + 1, column], records, task, spread)
     for row in range(0, 2 * bands, 2):
         axes[row, 0].set_ylabel("training loss (imitation)")
-        axes[row + 1, 0].set_ylabel("test accuracy (actions), %")
+        axes[row + 1, 0].set_ylabel(axes[row + 1, 0].get_ylabel() or "test accuracy (actions), %")
     for axis in axes.flat:
         axis.set_visible(bool(axis.lines))
     _legend(figure, [method for method in method_titles() if any(record.cell.method == method for record in records)])
@@ -90,20 +91,25 @@ def learning_curves(records: Sequence[Record], tasks: Sequence[str], spread: str
 
 def _draw_task(above: Any, below: Any, records: Sequence[Record], task: str, spread: str) -> None:
     counts = {}
+    numbers = any(record.cell.task == task and "test_error" in record.curves for record in records)
+    measure = "test_error" if numbers else "test_accuracy"
     for method in method_titles():
         chosen = [record for record in records if (record.cell.task, record.cell.method) == (task, method)]
         if chosen:
             _draw_curves(above, chosen, "imitation_loss", method, spread)
-            _draw_curves(below, chosen, "test_accuracy", method, spread)
+            _draw_curves(below, chosen, measure, method, spread)
             counts[method_titles()[method]] = len(chosen)
     above.set_title(f"{get_task(task).title}\n", fontsize=11)
     seeds = "seeds: " + ", ".join(f"{title} {count}" for title, count in counts.items())
     if len(set(counts.values())) == 1:
         seeds = counted(max(counts.values()), "seed") + (" each" if len(counts) > 1 else "")
     above.text(0.5, 1.03, seeds, transform=above.transAxes, ha="center", fontsize=7.5)
-    above.set_yscale("log")
-    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    above.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+    if numbers:  # whose loss, that of a density, may be below 0
+        below.set_ylabel("test error of actions")
+    else:
+        above.set_yscale("log")
+        above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        above.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
     below.set_xlabel("epoch", fontsize=8)
     for axis in (above, below):
         _plain(axis)
@@ -124,9 +130,9 @@ def _draw_curves(axis: Any, records: Sequence[Record], metric: str, method: str,
         middle = values.mean(0)
         half = np.array([student_interval(column) for column in values.T]) if len(values) > 1 else np.zeros(epochs)
         low, high = middle - half, middle + half
-        if metric == "imitation_loss":  # a loss is positive, and its axis logarithmic
+        if metric == "imitation_loss" and values.min() > 0:  # and its axis logarithmic
             low = np.maximum(low, values.min() / 2)
-        else:
+        elif metric == "test_accuracy":
             low, high = np.maximum(low, 0), np.minimum(high, 100)
     x = having[0].curve_epochs[:epochs]
     axis.plot(x, middle, color=colour, linestyle=line, linewidth=1.6, marker="o" if epochs == 1 else None)
