@@ -77,6 +77,12 @@ def test_labels_at_steps_that_need_nothing_are_not_moved_for_a_little():
     assert read_labels(labels.shift(0, 1), np.full_like(need, 0.5)).late == 0
 
 
+def test_labels_that_follow_no_need_are_not_called_late():
+    labels, need = some_labels()
+    anywhere = np.random.default_rng(1).uniform(0.3, 0.7, len(need))
+    assert read_labels(labels, anywhere).late == 0
+
+
 def test_how_much_a_step_recalls_rises_with_its_need():
     labels, need = some_labels()
     off = read_labels(labels.perturb(1, 1, np.random.default_rng(0)), need)
