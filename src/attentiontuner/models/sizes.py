@@ -166,9 +166,12 @@ MOST = 4.0
 BEFORE = {
     **{"bounded": False, "alike": False, "means": False, "timing": "added"},
     **{"sums": 0, "points": 0, "looks": 0, "dropped_cells": 0.0, "recall_layer": 1, "teacher": 0.0, "alone": 0.0},
-    **{"images": "paper", "beside": False, "last_action": True},
+    "images": "paper",
 }
-"""What networks were that do not name these fields: those made before 0.2, and before 0.3 with vectors."""
+"""What networks were that do not name these fields: those made before 0.2."""
+
+BEFORE_NUMBERS = {"beside": False, "last_action": True}
+"""The same of those made before actions could be numbers."""
 
 GONE = {
     **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
@@ -273,7 +276,7 @@ class RecallConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = {**BEFORE, **value}
+        given = {**BEFORE, **BEFORE_NUMBERS, **value}
         for name, usual in GONE.items():
             said = given.pop(name, usual)
             if said != usual and not (name == "when" and value.get("positions") is False):
