@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 import benchmarks
+from attentiontuner.core.threads import wait_briefly
 
 
 def main(wanted: list[str]) -> None:
+    wait_briefly()
     rooms = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__")
     unknown = set(wanted) - set(rooms)
     if unknown:

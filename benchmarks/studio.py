@@ -1,17 +1,21 @@
-"""The studio in a real browser: how soon frames appear and a click is saved, how many clicks and keys a pair takes.
+"""The studio in a real browser: how soon frames appear, a key is answered and a click is saved, how many clicks
+and keys a pair and a demonstration take, in episodes of 20,000 steps too.
 
 Needs Debian's chromium. Interactions are counted by the page itself.
 """
 
 import statistics
 import tempfile
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from tests.studio.browsing import (
     CHROMIUM,
     LARGE,
+    SMALL,
     chromium,
     interactions,
     on_episode,
@@ -27,12 +31,15 @@ from attentiontuner.core.seeds import demonstration_seed
 from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.demos.annotations import read_annotation
 from attentiontuner.demos.store.writer import DemoWriter
-from attentiontuner.tasks.task import get_task
+from attentiontuner.tasks.task import Task, get_task
 from benchmarks import Row
 
 LONGEST = 145
 EPISODES = 8
 CLICKS = 20
+LONG = (2000, 20_000)
+PAIRS_IN_LONG = 1000
+MOVES = 30
 
 
 def bench() -> list[Row]:
@@ -48,7 +55,7 @@ def bench() -> list[Row]:
             for episode in range(1, 4):
                 _go_to(page, episode)
                 later.append(_opened(page))
-            return [
+            rows = [
                 Row(f"{LONGEST} frames on screen, first demonstration", first / 1000, "s", "< 0.5 s"),
                 Row(f"{LONGEST} frames on screen, the next ones", statistics.median(later) / 1000, "s", "< 0.5 s"),
                 Row("click on q until shown as saved", _click_until_saved(page), "ms"),
@@ -56,12 +63,118 @@ def bench() -> list[Row]:
                 Row("interactions per pair by keyboard", _by_keyboard(page, data, 5), "", "<= 2"),
                 Row("interactions per demonstration with good suggestions", _with_suggestions(page, data), "", "<= 3"),
             ]
+            page.close()
+        return [*rows, *_by_hand(Path(folder), browser), *_long(Path(folder), browser)]
 
 
-def _hallway(root: Path) -> Path:
-    """Hallway by its expert; the first four demonstrations are lengthened to the horizon with another one's frames."""
-    task = get_task("hallway")
-    env = task.make_env()
+def _by_hand(folder: Path, browser: Browser) -> list[Row]:
+    """Whole demonstrations of three tasks marked as their experts would, by hand; each must come out as theirs."""
+    rows = []
+    for name, mark, unit, bar in (
+        ("searing-spotlights", _mark_everything_before, "a demonstration", "<= 6"),
+        ("hallway", _mark_at_a_distance, "a demonstration", "<= 4"),
+        ("counting", _mark_by_q, "a pair", "<= 2"),
+    ):
+        task = get_task(name)
+        if task.needs is not None and find_spec(task.needs[0]) is None:
+            continue
+        data = _recorded(folder / f"by-hand-{name}", task, 3)
+        with studio("annotate", data, "--port", "0") as running:
+            page = open_page(browser.new_context(viewport=LARGE), running.url)  # type: ignore[arg-type]
+            if name == "counting":
+                page.locator('[data-keep="q"]').click()
+            counts = []
+            for episode in range(3):
+                _go_to(page, episode)
+                expected, before = _expected(data, episode), interactions(page)
+                mark(page, expected)
+                summary(page, f"{len(expected)} pair")
+                settled(page)
+                made = read_annotation(data, "human", episode)
+                assert made is not None
+                assert np.asarray(made.pairs).tolist() == expected
+                done = interactions(page) - before
+                counts.append(done / len(expected) if unit == "a pair" else done)
+            rows.append(Row(f"interactions {unit} by hand, {task.title}", statistics.mean(counts), "", bar))
+            page.close()
+    return rows
+
+
+def _mark_everything_before(page: Page, expected: list[list[int]]) -> None:
+    for key in ("s", "End", "b"):
+        page.keyboard.press(key)
+
+
+def _mark_at_a_distance(page: Page, expected: list[list[int]]) -> None:
+    for number in (expected[0][0], expected[0][1], expected[1][1]):
+        step(page, number).click()
+    page.keyboard.press("Shift+R")
+
+
+def _mark_by_q(page: Page, expected: list[list[int]]) -> None:
+    last = None
+    for p, q, times in expected:
+        if q != last:
+            step(page, q).click()
+        step(page, p).click()
+        for _ in range(times - 1):
+            page.keyboard.press("+")
+        last = q
+
+
+def _long(folder: Path, browser: Browser) -> list[Row]:
+    """Opening and moving about in long episodes with many pairs, every frame another one."""
+    rows = []
+    task, generator = get_task("hallway"), np.random.default_rng(0)
+    for length in LONG:
+        pairs = (
+            generator.integers(0, length // 2, PAIRS_IN_LONG),
+            generator.integers(length // 2, length, PAIRS_IN_LONG),
+        )
+        long = Demonstration(
+            observations=generator.integers((1, 0, 0), (4, 2, 1), (length, 7, 7, 3)).astype(np.uint8),
+            actions=generator.integers(0, 3, length),
+            seed=length,
+            pairs=PairTable.of(np.column_stack(pairs).tolist(), length),
+        )
+        other = replace(long, observations=long.observations[::-1], pairs=PairTable.of([(1, 9)], length))
+        data = _written(folder / f"long-{length}", task, [long, other])
+        with studio("annotate", data, "--port", "0") as running:
+            page = open_page(browser.new_context(viewport=SMALL), running.url)  # type: ignore[arg-type]
+            on_episode(page, 0)
+            rows.append(
+                Row(f"{length:,} steps: opening the first, as soon as the studio is up", _opened(page) / 1000, "s")
+            )
+            _go_to(page, 1)
+            rows.append(Row(f"{length:,} steps: opening another", _opened(page) / 1000, "s", "<= 1 s"))
+            _go_to(page, 0)
+            page.keyboard.press("a")
+            settled(page)
+            rows.append(
+                Row(f"{length:,} steps, {PAIRS_IN_LONG:,} pairs: an arrow key", _arrow_key(page), "ms", "<= 30")
+            )
+            page.close()
+    return rows
+
+
+def _arrow_key(page: Page) -> float:
+    """Median milliseconds from the key until the page that answers it is drawn."""
+    page.evaluate(
+        """() => {
+            window.moves = [];
+            addEventListener('keydown', () => {
+                const pressed = performance.now();
+                requestAnimationFrame(() => setTimeout(() => window.moves.push(performance.now() - pressed)));
+            }, true);
+        }"""
+    )
+    for move in range(MOVES):
+        page.keyboard.press("ArrowRight" if move % 3 else "ArrowDown")
+        page.wait_for_timeout(60)
+    return float(statistics.median(page.evaluate("window.moves")))
+
+
+def _written(root: Path, task: Task, demonstrations: list[Demonstration]) -> Path:
     writer = DemoWriter(
         root,
         task=task.name,
@@ -70,6 +183,21 @@ def _hallway(root: Path) -> Path:
         actions=task.actions,
         seed=None,
     )
+    writer.append(demonstrations, annotator="expert")
+    return root
+
+
+def _recorded(root: Path, task: Task, episodes: int) -> Path:
+    """The first episodes of a task as its expert plays it."""
+    env = task.make_env()
+    recorded = [record_episode(task, env, demonstration_seed(0, index)) for index in range(episodes)]
+    return _written(root, task, [one.demonstration.with_pairs(one.pairs["expert"]) for one in recorded])
+
+
+def _hallway(root: Path) -> Path:
+    """Hallway by its expert; the first four demonstrations are lengthened to the horizon with another one's frames."""
+    task = get_task("hallway")
+    env = task.make_env()
     recorded = [record_episode(task, env, demonstration_seed(0, index)) for index in range(EPISODES + 8)]
     frames = np.concatenate([one.demonstration.observations for one in recorded[EPISODES:]])
     actions = np.concatenate([one.demonstration.actions for one in recorded[EPISODES:]])
@@ -87,8 +215,7 @@ def _hallway(root: Path) -> Path:
         for start in (0, 90, 180, 270)
     ]
     whole = [one.demonstration.with_pairs(one.pairs["expert"]) for one in recorded[:EPISODES]]
-    writer.append([*long, *whole], annotator="expert")
-    return root
+    return _written(root, task, [*long, *whole])
 
 
 def _opened(page: Page) -> float:
@@ -123,6 +250,7 @@ def _click_until_saved(page: Page) -> float:
     for q in range(3, 3 + CLICKS):
         step(page, q).click()
         summary(page, f"{q - 2} pair")
+        settled(page)
     return float(statistics.median(page.evaluate("window.saves")))
 
 

@@ -19,11 +19,11 @@ from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.filming import make_films
 from attentiontuner.evaluation.policy import as_policy
 from attentiontuner.experiments.planning.cells import Cell
+from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.reporting.report import build_report
 from attentiontuner.experiments.running.jobs import kept_run
 from attentiontuner.experiments.running.reproduce import make_plan, reproduce
 from attentiontuner.runs.run import Run
-from attentiontuner.tasks.task import all_tasks
 from attentiontuner.viz.pictures import save_episode_picture
 
 INTRODUCTION = (
@@ -34,8 +34,10 @@ INTRODUCTION = (
 
 
 def draw_tasks(folder: Path) -> None:
-    """One picture per task that is installed: frames of an expert's episode, and what it recalled."""
-    for task in filter(lambda task: task.installed, all_tasks().values()):
+    """One picture per task of the paper or with an arm that is installed: frames of an expert's episode, and what it
+    recalled."""
+    tasks = map(get_task, (*RECIPES["few"].tasks, *RECIPES["robots"].tasks))
+    for task in filter(lambda task: task.installed, tasks):
         store = collect(task, 1, seed=7, out=folder / "data" / task.name, workers=1)
         path = folder / "tasks" / f"{task.name}.png"
         save_episode_picture(store.observation, store.actions, store[0], path, f"{task.title}, episode")

@@ -4,7 +4,12 @@ import os
 import signal
 
 import pytest
-import torch
+
+from attentiontuner.core.threads import wait_briefly
+
+wait_briefly()
+
+import torch  # noqa: E402
 
 
 def pytest_configure() -> None:

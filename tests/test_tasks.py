@@ -29,7 +29,11 @@ def test_every_task_is_whole(name):
         pytest.importorskip(task.needs[0])
     env = task.make_env()
     observation, _ = env.reset(seed=1)
-    np.testing.assert_equal(task.seen(observation), observation)  # an array, or one for each part
+    if any(part.choices for _, part in task.observation.parts):
+        assert ObservationSpec.from_space(env.observation_space) == task.observation
+        assert task.seen(observation).sum() == len(task.observation.parts[0][1].choices)  # ones among zeros
+    else:
+        np.testing.assert_equal(task.seen(observation), observation)  # an array, or one for each part
     assert ActionSpec.from_space(env.action_space) == task.actions
     env.close()
 

@@ -30,6 +30,7 @@ _HOMES = {
     "Part": "attentiontuner.spaces",
     "ActionSpec": "attentiontuner.spaces",
     "Task": "attentiontuner.tasks",
+    "Instructions": "attentiontuner.tasks",
     "register_task": "attentiontuner.tasks",
     "get_task": "attentiontuner.tasks",
     "ReturnAtLeast": "attentiontuner.core.success",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from attentiontuner.spaces import ObservationSpec as ObservationSpec
     from attentiontuner.spaces import Part as Part
     from attentiontuner.spaces.encoders import register_encoder as register_encoder
+    from attentiontuner.tasks import Instructions as Instructions
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
     from attentiontuner.tasks import register_task as register_task

@@ -3,14 +3,19 @@
 Legend: B episodes, S steps, T steps and n tokens of the longest episode, A attention weights, E the expert's matrix.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils._python_dispatch import _disable_current_modes
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
+from attentiontuner.data.blocks import Block, Entries
 from attentiontuner.models.network import Output
 
 LOG_FLOOR = -100.0
@@ -47,22 +52,23 @@ def measured(output: Output, batch: Batch, which: Tensor) -> dict[str, Tensor]:
     return dict(zip(output.head.measures, sums, strict=True))
 
 
-def recalled_as_wanted(strength: Tensor, wanted: Tensor) -> Tensor:
+def recalled_as_wanted(strength: Tensor, wanted: Tensor, first: int = 0) -> Tensor:
     """Which rows recall what they should: every step that is wanted more strongly than every earlier one that is not.
 
-    How strongly each step recalls each other one, and the multiplicities wanted, `[B, T, T]` each → bool `[B, T]`;
-    False where nothing is wanted.
+    How strongly each step from `first` on recalls each other one, and the multiplicities wanted, `[B, Q, T]` each →
+    bool `[B, Q]`; False where nothing is wanted.
     """
-    past = torch.ones(strength.shape[-2:], dtype=torch.bool, device=strength.device).tril(-1)
+    past = torch.ones(strength.shape[-2:], dtype=torch.bool, device=strength.device).tril(first - 1)
     least = strength.masked_fill(wanted == 0, torch.inf).amin(-1)
     most = strength.masked_fill((wanted > 0) | ~past, -torch.inf).amax(-1)
     return (least > most) & (wanted > 0).any(-1)
 
 
-def counting_loss(scores: Tensor, mass: Tensor, wanted: Tensor) -> Tensor:
-    """Σ_p exp(s_qp) - Σ_p m_qp · s_qp for each row q: `[B, T, T]`, the mass `[B, T]` and the multiplicities m
-    `[B, T, T]` → `[B, T]`. Its gradient is exp(s) - m: at its lowest, exp(s_qp) = m_qp."""
-    return mass - (wanted * scores).sum(-1)
+def counting_loss(mass: Tensor, told: Tensor, cut: Tensor) -> Tensor:
+    """Σ_p exp(s_qp) - Σ_p m_qp · s_qp for each row q, with what scores were cut off by added: the two sums, mass and
+    what is told by the multiplicities m, and the cut → the same shape. Its gradient is exp(s) - m: at its lowest,
+    exp(s_qp) = m_qp."""
+    return mass - told + cut
 
 
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
@@ -146,3 +152,88 @@ def memory_cross_entropy(log_attention: Tensor, expert: Tensor) -> Tensor:
 
 _NOTHING = -1e4
 """The log of a weight that is none, but finite: a row of one key has no others, and its gradient must not be NaN."""
+
+
+# --- Equation 4 in blocks --------------------------------------------------------------------------------------------
+
+
+def memory_sum(query: Tensor, key: Tensor, ones: Entries, counted: Tensor, blocks: Sequence[Block]) -> Tensor:
+    """Equation 4's sum over the entries of one head, from its queries and keys `[B, n, h]`, which are scaled here.
+
+    `ones` are those of E, `counted` `[B, n]` says which tokens take part, all or none of an episode, and `blocks` are
+    of tokens. Nothing larger than a block is held: the gradient is computed with the value, so that no weight has to be
+    computed twice.
+    """
+    return _MemorySum.apply(query.float(), key.float(), ones, counted, blocks)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _MemorySum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, ones: Entries, counted: Tensor, blocks: Sequence[Block]
+    ) -> Tensor:
+        query, learned = query * query.shape[-1] ** -0.5, any(ctx.needs_input_grad)
+        of_query, of_key = (torch.zeros_like(query) if learned else None for _ in range(2))
+        total = query.new_zeros(())
+        for block in blocks:
+            with _disable_current_modes():  # who listens to every operation hears of a block once: they are many
+                asking, past = query[block.rows, block.asks], key[block.rows, block.past]
+                rows, gradient = memory_rows(_block_scores(asking, past, block), *ones.within(block))
+            total += (rows * counted[block.rows, block.asks]).sum()
+            if of_query is not None and of_key is not None:
+                whose = counted[block.rows, :1, None]  # padding needs no more: its queries are 0, and nobody sees it
+                of_query[block.rows, block.asks] = torch.bmm(gradient, past) * whose
+                of_key[block.rows, block.past] += torch.bmm(gradient.mT, asking) * whose
+        ctx.save_for_backward(of_query, of_key)
+        return total
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        of_query, of_key = ctx.saved_tensors
+        return of_query * (of_query.shape[-1] ** -0.5 * upstream[0]), of_key * upstream[0], None, None, None
+
+
+def _block_scores(asking: Tensor, past: Tensor, block: Block) -> Tensor:
+    """The scores of a block's tokens `[E, Q, h]` on what they look at `[E, P, h]`; -inf in their future."""
+    scores = torch.bmm(asking, past.mT)
+    size = block.end - block.start
+    future = torch.ones(size, size, dtype=torch.bool, device=scores.device).triu_(1)
+    scores[:, :, block.start :].masked_fill_(future, -torch.inf)
+    return scores
+
+
+def memory_rows(scores: Tensor, place: Tensor, past: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
+    """Equation 4's sum over each row and its gradient by the scores, `[E, Q]` and `[E, Q, P]`.
+
+    Scores `[E, Q, P]` are overwritten. The ones of E have their rows' places in `[E · Q]` and their columns, `[k]`
+    each; those of amount 0 are none. As in `memory_cross_entropy` 1 minus the largest weight is the sum of the others.
+    """
+    flat = scores.flatten(0, 1)  # rows by columns
+    top, largest = flat.max(-1, keepdim=True)
+    nats = flat[place, past] - top[place, 0]  # of each one below the largest
+    # Multiples of the largest weight, which itself is left out, times exp(LIFT): down to the floor they are numbers.
+    part = flat.sub_(top - LIFT).exp_().scatter_(-1, largest, 0)
+    one, others = math.exp(LIFT), part.sum(-1)
+    whole, log_whole = one + others, (others / one).log1p()
+    log_rest = (others.log() - LIFT - log_whole).clamp(min=LOG_FLOOR)
+    on_top = past == largest[place, 0]
+    wanted = torch.zeros_like(others).index_add_(0, place, amount * on_top) > 0  # whether the largest is a one
+    odds = part / (whole[:, None] - part)  # A / (1 - A), and log1p of it is -log(1 - A)
+    rows, slope = odds.log1p().sum(-1) + torch.where(wanted, log_whole, -log_rest), odds.sum(-1)
+    # The ones below the largest: -log A in place of -log(1 - A).
+    own, ones = odds[place, past], amount * ~on_top
+    rows.index_add_(0, place, ones * (log_whole[place] - nats - own.log1p()))
+    slope.index_add_(0, place, ones * (-1 - own))
+    # The largest: as a one by its own logarithm, else by that of the others, unless these are next to nothing.
+    by_others = ~wanted & (log_rest > LOG_FLOOR)
+    slope = slope - (wanted | by_others).float()
+    fall = slope / whole + torch.where(by_others, 1 / others, 0)
+    gradient = odds.addcmul_(part, fall[:, None], value=-1)
+    gradient.index_put_((place, past), ones * (-1 - own), accumulate=True)
+    gradient.scatter_(-1, largest, (-wanted.float() - slope * one / whole)[:, None])
+    return rows.view(scores.shape[:2]), gradient.view_as(scores)
+
+
+LIFT = 40.0
+"""Nats: exp of it times as many weights as there may be is a float32, and so is exp of it and the floor."""

@@ -11,6 +11,7 @@ import pytest
 
 from attentiontuner.cli import COMMANDS, main
 from attentiontuner.collecting.collection import collect
+from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.runs.run import Run
 from tests.cli.command import ROOT, STOPPED, TOY, assert_refused, command, run, wait_until_workers_import
 from tests.toy_task import TOY as TASK
@@ -33,6 +34,12 @@ def test_help_speaks_no_python_and_fits_the_terminal(monkeypatch, capsys, verb):
     assert not re.search(r"\b(STR|INT|FLOAT|None|True|False)\b|\(default: (''|)\)", text.replace("{True,False}", ""))
     assert max(map(len, lines)) <= 80
     assert usage.startswith(f"usage: attentiontuner {verb} [-h]")
+
+
+def test_the_help_of_reproduce_names_every_recipe(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    text, _ = said_and_left(capsys, "reproduce", "--help")
+    assert set(RECIPES) <= set(re.findall(r"[a-z][a-z0-9-]+", text))
 
 
 def test_help_names_values_and_defaults(monkeypatch, capsys):

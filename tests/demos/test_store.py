@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,11 @@ from tests.demos.examples import (
 
 def shard(path: Path, index: int = 0) -> Path:
     return path / "shards" / f"{index:05d}.safetensors.zst"
+
+
+def unsealed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """As somebody writes it who changes it by hand."""
+    return {name: value for name, value in manifest.items() if name != "seal"}
 
 
 def test_what_was_written_is_read_back(tmp_path):
@@ -130,7 +136,10 @@ def test_files_are_those_of_before(tmp_path):
         if path.is_file() and not path.name.startswith("."):
             text = path.read_bytes()
             if path.name == "manifest.json":
-                text = json.dumps({**json.loads(text), "versions": {}}, indent=2).encode()
+                value = {**json.loads(text), "versions": {}}
+                assert value.pop("annotations") == {"expert": [0, 1]}
+                assert len(value.pop("seal")) == 64
+                text = json.dumps(value, indent=2).encode()
             content.update(text)
     assert content.hexdigest()[:16] == "071774e184c396d0"
 
@@ -203,7 +212,7 @@ def test_a_manifest_without_shards_stays_before_another_task(tmp_path):
 def test_a_manifest_without_shards_stays_where_files_lie(tmp_path):
     write_store(tmp_path / "d", 4)
     path = tmp_path / "d" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "shards": []}))
+    path.write_text(json.dumps(unsealed({**json.loads(path.read_text()), "shards": []})))
     with pytest.raises(UserError, match="holds settings .*, not {}"):
         make_writer(tmp_path / "d", **MENDED)
 
@@ -316,15 +325,56 @@ def test_damage_is_found_on_reading_and_by_verify(tmp_path):
             read()
 
 
-def test_verify_finds_a_shard_that_was_exchanged(tmp_path):
+def test_a_shard_that_was_exchanged_is_never_read(tmp_path):
     """The same arrays in other bytes: only the checksum tells."""
     write_store(tmp_path / "d", 4)
     path = shard(tmp_path / "d")
     content = zstandard.ZstdDecompressor().decompress(path.read_bytes())
     path.write_bytes(zstandard.ZstdCompressor(level=9).compress(content))
-    assert len(DemoStore.open(tmp_path / "d")[0]) > 0
-    with pytest.raises(UserError, match="its checksum is not the manifest's"):
-        DemoStore.open(tmp_path / "d").verify()
+    store = DemoStore.open(tmp_path / "d")
+    for read in (store.verify, store.read_packed, lambda: store[0]):
+        with pytest.raises(UserError, match="00000.* does not have its checksum .the file was last changed on 20"):
+            read()
+
+
+def test_a_shard_that_unpacks_to_more_than_it_holds_is_refused(tmp_path):
+    """Before it is unpacked: its header says how much that would be."""
+    write_store(tmp_path / "d", 4)
+    path = shard(tmp_path / "d")
+    bomb = zstandard.ZstdCompressor().compress(bytes(2**24))
+    value = unsealed(json.loads((tmp_path / "d" / "manifest.json").read_text()))
+    value["shards"][0]["sha256"] = hashlib.sha256(bomb).hexdigest()
+    (tmp_path / "d" / "manifest.json").write_text(json.dumps(value))
+    path.write_bytes(bomb)
+    with pytest.raises(UserError, match="00000.* would unpack to more than its episodes have"):
+        DemoStore.open(tmp_path / "d").read_packed()
+
+
+def test_a_changed_manifest_is_noticed(tmp_path):
+    """Though it is a manifest still: one success more."""
+    write_store(tmp_path / "d", 4)
+    path = tmp_path / "d" / "manifest.json"
+    changed = {**json.loads(path.read_text()), "seed": 77}
+    path.write_text(json.dumps(changed))
+    with pytest.raises(UserError, match="manifest.json is damaged: .* checksum .*remove .seal. from it"):
+        DemoStore.open(tmp_path / "d")
+    path.write_text(json.dumps(unsealed(changed)))
+    assert DemoStore.open(tmp_path / "d").seed == 77
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_lost_annotations_are_not_nothing(tmp_path, lose):
+    write_store(tmp_path / "d", 8)
+    write_annotation(tmp_path / "d", "bob", 5, Annotation(PairTable.of([], 9)))
+    path = tmp_path / "d" / "annotations" / "bob" / "00001.jsonl"
+    lose(path)
+    store = DemoStore.open(tmp_path / "d")
+    assert store.missing_files() == [path]
+    with pytest.raises(UserError, match="bob/00001.jsonl is gone or empty, though there were annotations: restore"):
+        store.verify()
+    write_annotation(tmp_path / "d", "bob", 6, Annotation(PairTable.of([], 9)))
+    write_annotation(tmp_path / "d", "bob", 6, None)  # as somebody who changes their mind
+    DemoStore.open(tmp_path / "d").verify()
 
 
 def test_verify_reads_annotations_too(tmp_path):
@@ -340,7 +390,7 @@ def test_verify_reads_annotations_too(tmp_path):
     [
         ({"schema": 99}, "schema version 99, but this attentiontuner reads version 1"),
         ({"shards": [{"index": 0}]}, "manifest.json is damaged"),
-        ({"observation": {"kind": "smell", "shape": [3]}}, "manifest.json is damaged: UserError observation kind"),
+        ({"observation": {"kind": "smell", "shape": [3]}}, "manifest.json is damaged: observation kind"),
     ],
 )
 def test_a_bad_manifest_is_named(tmp_path, change, message):

@@ -5,35 +5,13 @@ import hashlib
 import json
 
 import pytest
-import torch
 
 from attentiontuner.cli import main
 from attentiontuner.core.seeds import EVALUATION_START
 from attentiontuner.evaluation import policy as policy_module
 from attentiontuner.experts.expert import Decision
-from attentiontuner.runs.config import paper_config
-from attentiontuner.runs.run import Run
 from attentiontuner.tasks.task import register_task
 from tests.evaluation.toys import recall_task
-
-SMALL = {"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32}
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """The folder of a run on the toy task, untrained."""
-    from attentiontuner.tasks import task as tasks
-
-    monkeypatch.setattr(tasks, "_TASKS", dict(tasks.all_tasks()))
-    register_task(recall_task())
-    folder = tmp_path / "run"
-    config = paper_config(recall_task(), model=SMALL)
-    Run(folder).begin(config, {}, {})
-    torch.manual_seed(3)
-    Run(folder).save_best(config.network.build())
-    (folder / "best.safetensors").rename(folder / "model.safetensors")
-    monkeypatch.chdir(tmp_path)
-    return folder
 
 
 def test_a_run_is_evaluated_and_filmed(run, capsys):

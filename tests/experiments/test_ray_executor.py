@@ -1,11 +1,13 @@
 """Cells on a real Ray cluster of two nodes, one of which is killed in mid-run."""
 
+import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.experiments import records
 from attentiontuner.experiments.running import ray_executor
 from attentiontuner.experiments.running.reproduce import make_plan, reproduce
@@ -62,3 +64,14 @@ def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(clust
     assert sum(1 for _ in plan.records.glob("*/*.json")) == len(plan.cells) == 6
     data = list((tmp_path / "nodes").glob("*/*/data/*-seed0"))
     assert len(data) == 2  # the data set was collected once on each node
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+def test_a_cluster_that_is_not_there_is_one_line(monkeypatch, address):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        monkeypatch.setenv("RAY_ADDRESS", address.format(nobody.getsockname()[1]))
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+        monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("Ray would wait for minutes"))
+        with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=.*127.0.0.1.*refused"):
+            ray_executor.connect()

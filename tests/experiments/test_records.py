@@ -136,7 +136,8 @@ def test_other_schemas_and_other_experiments_are_refused_and_left_alone(tmp_path
     other = replace(cell, demos=cell.demos + 1)
     with pytest.raises(RecordError, match=f"demos {cell.demos}, not {cell.demos + 1}"):
         finished(tmp_path, other)
-    path.write_text(path.read_text().replace('"dropout": 0.1', '"dropout": 0.2'))  # a default that was another one then
+    text = path.read_text().replace('"dropout": 0.1', '"dropout": 0.2')  # a default that was another one then
+    path.write_text(text.partition(',\n"seal"')[0] + "}")
     with pytest.raises(RecordError, match="dropout 0.2, not 0.1"):
         finished(tmp_path, cell)
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
@@ -144,6 +145,16 @@ def test_other_schemas_and_other_experiments_are_refused_and_left_alone(tmp_path
     with pytest.raises(RecordError, match="schema 2"):
         finished(tmp_path, cell)
     assert path.read_bytes() == before
+
+
+def test_a_record_with_another_number_is_damaged(tmp_path, cell, capsys):
+    path = write_record(tmp_path, make_record(cell, 0.5))
+    text = path.read_text()
+    path.write_text(text.replace('"train": ', '"train": 1'))
+    with pytest.raises(RecordError, match="is damaged: its content does not have its checksum"):
+        read_record(path)
+    assert finished(tmp_path, cell) is None
+    assert "set aside" in capsys.readouterr().err
 
 
 def test_reading_a_folder_names_what_it_leaves_out(tmp_path, cell, capsys):

@@ -38,6 +38,8 @@ SOME = {
     "sloppy": ["hallway", "labels-200-off-2", "labels-200-need-alone"],
     "sparse": ["hallway", "labels-200-few-10-off-2"],
     "recall-ablation": ["hallway"],
+    "popgym": ["popgym-battleship-easy", "few-100", "vanilla", "recall"],  # its actions are two choices at once
+    "minigrid-memory": ["minigrid-memory-s7", "few-100", "recall"],
     "recall-ablation-images": ["mystery-path", "few-300-no-looks"],
 }
 
@@ -100,7 +102,8 @@ def test_a_dry_run_tells_usable_records_from_others(everything, tmp_path, capsys
     good.parent.mkdir(parents=True)
     for path, cell in zip((good, other, cut), cells, strict=True):
         path.write_bytes(record_path(everything, cell).read_bytes())
-    other.write_text(other.read_text().replace('"dropout": 0.1', '"dropout": 0.2'))
+    text = other.read_text().replace('"dropout": 0.1', '"dropout": 0.2')
+    other.write_text(text.partition(',\n"seal"')[0] + "}")
     cut.write_bytes(cut.read_bytes()[:-50])
     words = ["--only", "hallway,ordering,counting,mystery-path,vanilla"]
     assert reproduce(tmp_path, "table1", "--dry-run", *words) == 0
@@ -237,6 +240,7 @@ def test_a_damaged_record_runs_again_and_an_older_plan_is_refused(everything, tm
     assert finished(tmp_path, cell) is not None
     value = json.loads(path.read_text())
     value["cell"]["demos"] += 1
+    del value["seal"]
     path.write_text(json.dumps(value))
     assert reproduce(tmp_path, "table1", "--only", "hallway,vanilla") == 2
     assert "another experiment" in capsys.readouterr().err

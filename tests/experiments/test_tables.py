@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from attentiontuner.experiments.planning.published import HumanTime
@@ -14,6 +15,7 @@ from attentiontuner.experiments.reporting.tables import (
     page_few,
     page_table,
     result_grid,
+    return_grid,
     speed_grid,
     welch_grid,
 )
@@ -97,6 +99,17 @@ def test_few_has_a_line_for_each_task_and_number_of_demonstrations(few):
     assert body["Ordering", "100"] == ["2.0 ± 0.0", "2.0 ± 0.0", "2.0 ± 0.0", "52.0 ± 1.7", random]
     assert body["Ordering", "20"][3] == "11.0, 12.0 (2 of 3 seeds)"
     assert body["Counting", "300"] == ["–"] * 5
+
+
+def test_of_a_benchmark_what_has_records_is_shown_with_its_return(tmp_path):
+    def keep(cell):
+        return cell.task == "minigrid-memory-s9" and cell.method == "recall" and cell.condition == "few-300"
+
+    made = write_all(tmp_path, ["minigrid-memory"], "paper", keep=keep, epochs=2)
+    table = make_table(RECIPES["minigrid-memory"], made, "paper")
+    assert [line[:2] for line in few_grid(table).body] == [["MiniGrid MemoryS9", "300"]]
+    (line,) = return_grid(table, made).body
+    assert line == ["MiniGrid MemoryS9", "300", f"{np.mean([one.evaluation['mean_return'] for one in made]):.3f}"]
 
 
 def test_few_on_a_page_is_with_pairs_and_without(few):

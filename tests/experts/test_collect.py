@@ -15,7 +15,7 @@ from attentiontuner.collecting.collection import collect
 from attentiontuner.collecting.episode import record_episode
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import demonstration_seed
-from attentiontuner.demos import DemoStore
+from attentiontuner.demos import Annotation, DemoStore, PairTable, write_annotation
 from attentiontuner.experts import Decision
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from attentiontuner.tasks.task import Task
@@ -99,6 +99,40 @@ def test_a_shard_with_one_wrong_bit_is_made_again(tmp_path):
     shard.write_bytes(content)
     collect(TASK, 8, 3, tmp_path / "d", workers=1)
     assert contents(tmp_path / "d") == before
+
+
+def test_lost_annotations_are_made_again(tmp_path, capsys):
+    collect(TASK, 8, 3, tmp_path / "d", workers=1, shard_episodes=4)
+    before = contents(tmp_path / "d")
+    write_annotation(tmp_path / "d", "anna", 0, Annotation(PairTable.of([], len(DemoStore.open(tmp_path / "d")[0]))))
+    (tmp_path / "d" / "annotations" / "expert" / "00001.jsonl").unlink()
+    (tmp_path / "d" / "annotations" / "second" / "00000.jsonl").write_bytes(b"")
+    (tmp_path / "d" / "annotations" / "anna" / "00000.jsonl").unlink()
+    collect(TASK, 8, 3, tmp_path / "d", workers=1)
+    after = contents(tmp_path / "d")
+    assert {name: text for name, text in after.items() if name != "manifest.json"} == {
+        name: text for name, text in before.items() if name != "manifest.json"
+    }
+    assert "anna/00000.jsonl is gone or empty" in capsys.readouterr().err, "nobody but anna can say it again"
+
+
+class OtherwiseExpert(ToyExpert):
+    """Does something else at the steps that do not matter."""
+
+    def decide(self, observation):
+        decision = super().decide(observation)
+        return replace(decision, action=decision.action or 2)
+
+
+def test_lost_annotations_of_other_episodes_are_not_made_up(tmp_path):
+    """The task plays otherwise by now: what it would recall is not what is stored."""
+    collect(TASK, 4, 3, tmp_path / "d", workers=1)
+    lost = tmp_path / "d" / "annotations" / "expert" / "00000.jsonl"
+    lost.unlink()
+    changed = replace(TASK, expert=OtherwiseExpert)
+    with pytest.raises(UserError, match="shard 0 is whole, but recorded now it would be another"):
+        collect(changed, 4, 3, tmp_path / "d", workers=1)
+    assert not lost.exists()
 
 
 def test_an_expert_that_should_never_fail(tmp_path):

@@ -18,6 +18,7 @@ IMAGE = ObservationSpec("image", (12, 12, 3))
 BOTH = ObservationSpec(parts={"camera": Part("image", (12, 12, 3)), "state": Part("vector", (5,))})
 ACTIONS = ActionSpec.discrete(("left", "right", "forward"))
 TWO_CHOICES = ActionSpec.multi_discrete((3, 2))
+STEERING = ActionSpec.box([-1.0], [1.0])
 
 
 def shown(what: np.ndarray, part: Part, rng: np.random.Generator) -> np.ndarray:
@@ -30,6 +31,16 @@ def shown(what: np.ndarray, part: Part, rng: np.random.Generator) -> np.ndarray:
     for step, kind in enumerate(what):
         images[step, 6 * (kind // 2) : 6 * (kind // 2) + 6, 6 * (kind % 2) : 6 * (kind % 2) + 6] = 200
     return images
+
+
+def acted(taken: np.ndarray, actions: ActionSpec, rng: np.random.Generator) -> np.ndarray:
+    """What is done at each step, `[T]`, as actions of a kind; numbers are never quite the same."""
+    if actions.kind == "discrete":
+        return taken
+    if actions.kind == "multi-discrete":
+        return np.stack([taken, taken % 2], 1)
+    steered = np.array([-0.8, 0.8, 0.0])[taken] + 0.05 * rng.standard_normal(len(taken))
+    return steered.astype(np.float32)[:, None]
 
 
 def cue_store(
@@ -56,7 +67,7 @@ def cue_store(
         made.append(
             Demonstration(
                 observations=parts[""] if observation.plain else parts,
-                actions=taken if actions.kind == "discrete" else np.stack([taken, taken % 2], 1),
+                actions=acted(taken, actions, rng),
                 rewards=np.zeros(STEPS),
                 terminated=True,
                 truncated=False,
@@ -67,4 +78,19 @@ def cue_store(
         )
     for first in range(0, episodes, 16):
         writer.append(made[first : first + 16], annotator="expert")
+    return DemoStore.open(path)
+
+
+def parity_store(path: Path, episodes: int, told: bool = True) -> DemoStore:
+    """A data set whose expert turns right at step 6 where the lamps of steps 1 and 2 were not the same: either alone
+    tells nothing. Not `told`: it turns as it likes."""
+    writer = DemoWriter(path, task="lamps", observation=VECTOR, actions=ACTIONS)
+    rng = np.random.default_rng(1)
+    made = []
+    for seed in range(episodes):
+        lamps, what, taken = rng.integers(2, size=2), np.full(STEPS, FLOOR), np.full(STEPS, FORWARD)
+        what[1:3], what[FORK_AT] = CUE_LEFT + lamps, FORK
+        taken[FORK_AT] = lamps[0] ^ lamps[1] if told else rng.integers(2)
+        made.append(Demonstration(shown(what, VECTOR.parts[0][1], rng), taken, seed=seed))
+    writer.append(made)
     return DemoStore.open(path)

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.data.blocks import Block
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.network import Output
-from attentiontuner.models.recall import MOST, NEVER, RecallTransformer, settle, turned
+from attentiontuner.models.recall import MOST, NEVER, Recalled, RecallTransformer, settle, turned
 from attentiontuner.models.sizes import BEFORE, GONE, RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec
 from tests.methods.configs import loss_of
@@ -39,11 +40,14 @@ def head_of(model):
 
 
 def scores_of(model, batch):
-    return model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].scores
+    return model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD].whole.scores
 
 
-def memory_of(recalled, batch):
+def memory_of(settled, batch):
     """The memory loss of what a recall head did."""
+    told = (settled.scores * batch.recalled()).sum(-1)
+    every = Block(0, batch.rows, 0, batch.longest)
+    recalled = Recalled(settled.mass, settled.cut, told, settled.of, every)
     model = RecallConfig(GRID, 4)
     head = model.build().action_head
     output = Output(head, torch.zeros(len(batch.slot), 4), {RECALL_HEAD: recalled})
@@ -86,7 +90,7 @@ def test_streaming_equals_the_full_pass(observation, options):
             if t < LENGTHS[e]:
                 torch.testing.assert_close(logits[e], full.distribution[packed.starts[e] + t], atol=close, rtol=close)
                 counts = weights[RECALL_HEAD][e]
-                torch.testing.assert_close(counts[:6], recalled.scores[e, t].exp(), atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(counts[:6], recalled.whole.scores[e, t].exp(), atol=1e-5, rtol=1e-4)
                 assert counts[t:].sum() == 0  # the present and the future are not recalled
                 assert counts.sum().item() == pytest.approx(recalled.mass[e, t].item(), rel=1e-4, abs=1e-6)
 
@@ -205,7 +209,9 @@ def test_in_training_the_rest_of_the_network_reads_what_the_expert_recalls(teach
         played = model.eval()(batch, (RECALL_HEAD,))
     assert torch.allclose(taught.distribution, played.distribution) == (teacher == 0)
     torch.testing.assert_close(alone.distribution, played.distribution)  # not where nothing is supervised
-    torch.testing.assert_close(taught.watched[RECALL_HEAD].scores, played.watched[RECALL_HEAD].scores)  # its own
+    torch.testing.assert_close(
+        taught.watched[RECALL_HEAD].whole.scores, played.watched[RECALL_HEAD].whole.scores
+    )  # its own
 
 
 @pytest.mark.parametrize("alone", [1.0, 0.0])

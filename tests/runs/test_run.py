@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import write_bytes
@@ -156,11 +157,81 @@ def test_load_model_gives_the_newest_or_the_best_weights(tmp_path: Path) -> None
         Run(tmp_path).load_model()
 
 
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+
+
+def test_weights_with_a_flipped_bit_never_play(tmp_path: Path) -> None:
+    """Newest and best, beside their states and in a copy that has none: refused, or the weights that were written."""
+    config = toy_config()
+    run = Run(tmp_path / "run")
+    run.begin(config, {}, {})
+    model = config.model.build()
+    run.save_state(State(1, 0, model.state_dict(), {}, {"seconds": 1.0}), 1)
+    run.save_best(model)
+    write_bytes(run.path / "metrics.jsonl", b"")
+    run.copy_to(tmp_path / "copy")
+    remedies = {"run": "the same `train` command makes it again", "copy": "restore it from a copy, or train again"}
+    for folder, remedy in remedies.items():
+        for best, words in ((False, remedy), (True, "restore it from a copy, or take the newest weights")):
+            path = Run(tmp_path / folder).weights(best)
+            content = path.read_bytes()
+            header = 8 + int.from_bytes(content[:8], "little")
+            for place in (0, 9, 30, 60, header // 2, header - 9, header, len(content) // 2, len(content) - 1):
+                write_bytes(path, flipped(content, place))
+                said = ""
+                try:
+                    found = Run(tmp_path / folder).load_model(best).model.state_dict()
+                except UserError as error:
+                    said = str(error)
+                if said:
+                    assert path.name in said
+                    assert words in said or "do not fit" in said
+                else:
+                    assert place < header
+                    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in found.items())
+            write_bytes(path, content)
+            assert Run(tmp_path / folder).load_model(best)
+
+
+def test_weights_of_before_are_compared_with_those_of_the_states(tmp_path: Path) -> None:
+    config = toy_config()
+    run = Run(tmp_path)
+    run.begin(config, {}, {})
+    model = config.model.build()
+    content = save(model.state_dict())
+    path = tmp_path / "model.safetensors"
+    write_bytes(path, content)
+    run.load_model()  # alone, as in a copy: nobody knows better
+    folder = tmp_path / "state" / "00001-00000"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"sha256": {path.name: hashlib.sha256(content).hexdigest()}}))
+    run.load_model()
+    write_bytes(path, flipped(content, len(content) - 1))
+    with pytest.raises(UserError, match="does not have its checksum"):
+        run.load_model()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"), [("config.json", '"heads": 2', '"heads": 1'), ("state.json", "1.5", "2.5")]
+)
+def test_what_a_run_says_of_itself_is_checked(tmp_path: Path, file: str, old: str, new: str) -> None:
+    run = Run(tmp_path)
+    run.begin(toy_config(), {}, {})
+    run.save_state(state(1), 1)
+    path = tmp_path / file if file == "config.json" else tmp_path / "state" / "00001-00000" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=f"{file} is damaged: its content does not have its checksum"):
+        run.load_model() if file == "config.json" else run.load_state()
+
+
 def test_a_run_that_is_older_than_a_field_has_its_default(tmp_path: Path) -> None:
     Run(tmp_path).begin(toy_config(), {}, {})
     path = tmp_path / "config.json"
     value = json.loads(path.read_text())
-    del value["train"]["noise_p"], value["train"]["model"]["dropout"]
+    del value["train"]["noise_p"], value["train"]["model"]["dropout"], value["seal"]
     path.write_text(json.dumps(value))
     Run(tmp_path).begin(toy_config(), {}, {})
     with pytest.raises(UserError, match=r"made with noise_p = 0.0, now it is 2.0"):

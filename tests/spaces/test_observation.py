@@ -161,3 +161,22 @@ def test_what_cannot_be_learned_from_is_refused():
     with pytest.raises(SpaceError, match="choice 3, but there are 3") as refused:
         ObservationSpec.from_space(gym.spaces.Discrete(3)).encode(np.array([0, 3]))
     assert refused.value.row == 1
+
+
+def test_one_choice_is_what_many_are():
+    for choices, numbers in (
+        ((4,), 3),
+        ((2, 3), (1, 2)),
+        ((2, 3), [0, 1]),
+        ((2, 3), np.array([1, 0])),
+        ((1, 1), (0, 0)),
+    ):
+        part = Part("vector", (sum(choices),), choices=choices)
+        many = part.encode(np.atleast_2d(np.array(numbers)).reshape(1, -1))
+        np.testing.assert_array_equal(part.encode_one(numbers), many[0])
+        np.testing.assert_array_equal(part.one(numbers), part.decode(many)[0])
+    part = Part("vector", (5,), choices=(2, 3))
+    for bad, told in (((0, 3), "choice 3, but there are 3"), ((-1, 0), "choice -1"), ((0, 0.5), "choice 0.5")):
+        for take in (part.one, part.encode_one):
+            with pytest.raises(SpaceError, match=told):
+                take(bad)

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from attentiontuner.demos.annotations import read_annotation
 
 CHROMIUM = Path("/usr/bin/chromium")
+INSTRUCTED = "localStorage.setItem('studio.instructed', localStorage.getItem('studio.instructed') ?? '[\"*\"]')"
 SMALL, LARGE = {"width": 1280, "height": 800}, {"width": 1920, "height": 1080}
 
 
@@ -56,8 +57,18 @@ def studio(*words: str | Path) -> Iterator[Studio]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
+    """A browser of somebody who has read the instructions of every task."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        fresh = browser.new_context
+
+        def new_context(**options: Any) -> BrowserContext:
+            context = fresh(**options)
+            context.add_init_script(INSTRUCTED)
+            return context
+
+        browser.new_context = new_context  # type: ignore[method-assign]
+        browser.new_page = lambda **options: new_context(**options).new_page()  # type: ignore[method-assign]
         yield browser
         browser.close()
 

@@ -317,6 +317,38 @@ def test_everything_is_on_the_screen(
     context.close()
 
 
+def test_small_windows_zoom_and_touch(browser: Browser, long_demonstration: Studio) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = open_page(context, long_demonstration.url)
+    on_episode(page, 0)
+    for width, height in ((800, 600), (640, 400), (390, 844)):  # 640 × 400: 1280 × 800 at 200 %
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(50)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        wide = (
+            "[...document.querySelectorAll('button, input, select, canvas, .picture')].filter(e => e.checkVisibility())"
+        )
+        assert (
+            page.evaluate(f"{wide}.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.id)") == []
+        )
+        strip = page.locator("#strip").bounding_box()
+        assert strip
+        assert strip["height"] >= 200
+    page.evaluate("sessionStorage.setItem('studio.annotator', 'touch')")
+    page.reload()
+    on_episode(page, 0)
+    step(page, 1).tap()
+    step(page, 5).tap()
+    summary(page, "1 pair")
+    page.locator("#mark-range").tap()  # from step 5
+    step(page, 8).tap()
+    page.locator("#enter").tap()
+    summary(page, "4 pairs")
+    settled(page)
+    assert page.complaints == []  # type: ignore[attr-defined]
+    context.close()
+
+
 def test_numbers_are_curves_under_the_steps(tmp_path: Path, browser: Browser, page: Page) -> None:
     expect(page.locator("#curves")).to_be_hidden()  # Hallway has none
     generator = np.random.default_rng(0)

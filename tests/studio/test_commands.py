@@ -7,6 +7,7 @@ import pytest
 
 from attentiontuner.cli import main
 from attentiontuner.demos.store.writer import DemoWriter
+from attentiontuner.runs.run import Run
 from attentiontuner.tasks.paper import MINIGRID_ACTIONS, MINIGRID_VIEW
 
 
@@ -24,6 +25,10 @@ def test_annotate_refuses_what_it_cannot_serve(toy: Path, tmp_path: Path, capsys
     assert "no demonstrations yet" in refusal(["annotate", empty], capsys)
     assert "annotator" in refusal(["annotate", toy, "--annotator", "../me"], capsys)
     assert "run does not exist" in refusal(["annotate", toy, "--suggest", tmp_path / "run"], capsys)
+    made = Path(__file__).parents[1] / "compat" / "made" / "runs"
+    run = next(path for path in sorted(made.iterdir()) if Run.open(path).task()[0] != "hallway")
+    assert "was trained on" in refusal(["annotate", toy, "--suggest", run], capsys)
+    assert "between 0 and 1" in refusal(["annotate", toy, "--threshold", "nan"], capsys)
     assert "one address" in refusal(["annotate", toy, "--host", "0.0.0.0"], capsys)
     assert "--port" in refusal(["annotate", toy, "--port", "99999"], capsys)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -145,6 +145,26 @@ def test_a_change_sent_again_because_its_answer_was_lost_is_no_conflict(toy: Pat
     assert saved_pairs(toy, 0) == [[0, 1, 1]]
 
 
+def test_a_marked_change_is_made_once_undo_too(toy: Path) -> None:
+    desk = Desk(toy)
+    change(desk, 0, edits.add([(0, 1)]))
+    change(desk, 0, edits.add([(0, 2)]))
+    seen = desk.open("ada", 0)[1]
+    for _ in range(2):  # the answer to the first was lost
+        desk.change("ada", 0, seen, Session.undo, mark="m")
+    assert saved_pairs(toy, 0) == [[0, 1, 1]]
+
+
+def test_each_window_undoes_what_it_did(toy: Path) -> None:
+    desk = Desk(toy)
+    for window, pair in [("left", (0, 1)), ("right", (0, 2))]:
+        seen = desk.open("ada", 0, window)[1]
+        desk.change("ada", 0, seen, lambda session, pair=pair: session.apply(edits.add([pair])), window=window)
+    assert not desk.open("ada", 0, "left")[0].can_undo
+    desk.change("ada", 0, desk.open("ada", 0, "right")[1], Session.undo, window="right")
+    assert saved_pairs(toy, 0) == [[0, 1, 1]]
+
+
 def test_undo_history_survives_what_others_do_elsewhere(toy: Path) -> None:
     desk = Desk(toy)
     change(desk, 0, edits.add([(0, 1)]))

@@ -145,6 +145,59 @@ def test_moves_of_a_robot_are_saved_as_its_actions(tmp_path: Path) -> None:
     assert np.array_equal(actions, np.float32([task.moves[move] for move in ("up", "left", "stay")]))
 
 
+def test_next_leaves_a_seed_that_is_not_saved(tmp_path: Path) -> None:
+    person = Player(tmp_path / "played", TASK, "ada")
+    assert [person.start()["seed"] for _ in range(3)] == [1, 2, 3]
+    person.start(1)
+    play_like_the_expert(person)
+    person.save(1.0)
+    assert person.state()["seed"] == 2
+    assert person.state()["comingSeeds"][:2] == [0, 2]
+    person.close()
+    listed = Player(tmp_path / "listed", TASK, "ada", seeds=[5, 6])
+    assert [listed.start()["seed"] for _ in range(3)] == [6, 5, 6]
+    listed.close()
+
+
+def test_a_killed_studio_goes_on_where_the_episode_was(tmp_path: Path) -> None:
+    root = tmp_path / "played"
+    first = Player(root, TASK, "ada", seeds=[3])
+    for made in range(3):
+        shown = first.step(2, made)
+    # Nothing is closed: this is a kill. Somebody else's studio, and one of another task, do not go on with it.
+    other = Player(root, TASK, "bob")
+    assert (other.state()["step"], other.state()["resumed"]) == (0, False)
+    first._journal.close()  # the system lets go of a killed process's locks
+    again = Player(root, TASK, "ada")
+    assert again.state() == {**shown, "resumed": True, "comingSeeds": again.state()["comingSeeds"]}
+    again._journal.close()
+    (root / "studio" / "underway" / "ada.jsonl").open("a").write("1")  # a line that was cut short
+    assert Player(root, TASK, "ada").state()["step"] == 3
+
+
+def test_an_ended_episode_outlives_a_kill_and_is_saved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "played"
+    first = Player(root, TASK, "ada")
+    play_like_the_expert(first)
+    first._journal.close()
+    second = Player(root, TASK, "ada")
+    assert (second.state()["ended"], second.state()["success"]) == (True, True)
+    monkeypatch.setattr(Player, "_restart", lambda *_: None)  # killed between the save and the next episode
+    second.save(1.0)
+    monkeypatch.undo()
+    second._journal.close()
+    third = Player(root, TASK, "ada")
+    assert (third.state()["seed"], third.state()["step"], third.saved) == (1, 0, [0])
+
+
+def test_two_studios_of_one_player_do_not_mix(tmp_path: Path) -> None:
+    first, second = (Player(tmp_path / "played", TASK, "ada") for _ in range(2))
+    first.step(0, 0)
+    second.step(1, 0)
+    first._journal.close()
+    assert Player(tmp_path / "played", TASK, "ada").state()["lastAction"] == "left"
+
+
 def test_another_task_does_not_get_into_the_data_set(player: Player) -> None:
     with pytest.raises(UserError, match="task"):
         Player(player.root, get_task("ordering"), "ada")
@@ -160,11 +213,16 @@ def test_playing_over_the_web(tmp_path: Path) -> None:
     assert client.post("/api/play/step", json={"action": 0, "made": 0}).status_code == 409
     assert client.post("/api/play/step", json={"action": 99, "made": 1}).status_code == 400
     assert client.post("/api/play/step", json={"action": "left", "made": 1}).status_code == 422
-    assert client.post("/api/play/save", json={"seconds": 1}).status_code == 400
+    unfinished = {"seconds": 1, "seed": 0, "made": 1}
+    assert client.post("/api/play/save", json=unfinished).status_code == 400
     assert client.post("/api/play/start", json={"seed": 2**30}).status_code == 400
     assert client.post("/api/play/discard").json()["step"] == 0
-    play_like_the_expert(player)
-    assert client.post("/api/play/save", json={"seconds": 3.5}).json()["episode"] == 0
+    steps = len(play_like_the_expert(player))
+    ended = {"seconds": 3.5, "seed": 0, "made": steps}
+    assert client.post("/api/play/save", json={**ended, "made": steps - 1}).status_code == 409
+    for _ in range(2):  # sent again because the answer was lost, it is saved once
+        assert client.post("/api/play/save", json=ended).json()["episode"] == 0
+    assert len(player.saved) == 1
     assert client.get("/api/dataset").json()["lengths"] == [len(DemoStore.open(player.root)[0])]
 
 

@@ -44,6 +44,7 @@ def play_to_the_end(page: Page, task: Task, episodes: int) -> None:
     first = expert_keys(task, 0)
     press(page, first[:2])
     page.keyboard.press("Backspace")
+    page.locator("#sure-yes").click()
     page.wait_for_selector('html[data-step="0"]')
     press(page, first)
     page.locator("#status", has_text="Solved").wait_for()
@@ -110,10 +111,14 @@ def test_seeds_and_keys_on_screen(browser: Browser, tmp_path: Path) -> None:
         page = open_page(context, running.url, "[data-key]")
         assert page.locator("#subtitle").text_content() == "seed 11"
         assert page.locator("#keys li").count() == len(get_task("hallway").keys)
+        for width, height in ((800, 600), (640, 400), (390, 844), (1280, 800)):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.locator("#keys button").first.click()
         page.wait_for_selector('html[data-step="1"]')
         page.locator("#seed").fill("40")
         page.locator("#start").click()
+        page.locator("#sure-yes").click()
         page.locator("#subtitle", has_text="seed 40").wait_for()
         page.keyboard.press("n")
         page.locator("#subtitle", has_text="seed 11").wait_for()

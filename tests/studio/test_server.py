@@ -83,6 +83,14 @@ def test_every_kind_of_edit(client: TestClient) -> None:
         ({"kind": "redo"}, "pairs", []),
         ({"kind": "clear"}, "annotated", False),
         ({"kind": "nothing"}, "annotated", True),
+        ({"kind": "add", "blocks": [[0, 3, 2, 3]]}, "pairs", [[0, 2, 1], [1, 2, 1], [0, 3, 1], [1, 3, 1], [2, 3, 1]]),
+        ({"kind": "remove", "blocks": [[1, 2, 2, 3]]}, "pairs", [[0, 2, 1], [0, 3, 1]]),
+        (
+            {"kind": "add", "pairs": [[1, 9], [4, 9]], "counts": [2, 1], "about": [None, [2, 7, 8, 11, 1]]},
+            "about",
+            [[4, 9, 2, 7, 8, 11, 1.0]],
+        ),
+        ({"kind": "flag", "flagged": False}, "pairs", [[0, 2, 1], [0, 3, 1], [1, 9, 2], [4, 9, 1]]),
     ]
     for edit, field, value in expected:
         answer = change(client, edit)
@@ -117,15 +125,15 @@ def test_a_full_disk_is_told_and_the_same_change_works_later(
 
 def test_sprites_hold_every_frame(client: TestClient, tmp_path: Path) -> None:
     layout = client.get("/api/episodes/1", params={"annotator": "ada"}).json()["sprites"]
-    (tmp_path / "sheet.png").write_bytes(client.get("/api/episodes/1/sprites.png").content)
+    (tmp_path / "sheet.png").write_bytes(client.get("/api/episodes/1/sprites/0.png").content)
     with Image.open(tmp_path / "sheet.png") as sheet:
         pixels = np.asarray(sheet)
-    assert pixels.shape[:2] == (layout["rows"] * layout["height"], layout["columns"] * layout["width"])
-    assert len(layout["cells"]) == 20
+    assert pixels.shape[:2] == (layout["height"], 20 * layout["width"])
+    assert (layout["cells"], layout["count"]) == ([*range(20)], 20)
     frame = client.get("/api/episodes/1/frames/3.png")
     assert frame.headers["content-type"] == "image/png"
     cell = layout["cells"][3]
-    row, column = divmod(cell, layout["columns"])
+    row, column = divmod(cell, min(layout["columns"], layout["count"]))
     part = pixels[row * layout["height"] : (row + 1) * layout["height"], column * layout["width"] :][
         :, : layout["width"]
     ]
@@ -138,8 +146,9 @@ def test_sprites_hold_every_frame(client: TestClient, tmp_path: Path) -> None:
 def test_suggestions(client: TestClient) -> None:
     def suggested(source: str, episode: int) -> list[list[float]]:
         query = {"annotator": "ada", "source": source}
-        found: list[list[float]] = client.get(f"/api/episodes/{episode}/suggestions", params=query).json()["pairs"]
-        return found
+        found = client.get(f"/api/episodes/{episode}/suggestions", params=query).json()["pairs"]
+        assert all(pair[3:] == [1, None] for pair in found)
+        return [pair[:3] for pair in found]
 
     assert suggested("labels:expert", 1) == [[0, 19, 1.0]]
     assert suggested("before", 1) == []
@@ -196,7 +205,8 @@ def test_the_token_is_taken_from_the_address_into_a_cookie(toy: Path) -> None:
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 421),
-        ({"host": f"127.0.0.1:{PORT + 1}"}, 421),
+        ({"host": f"127.0.0.1.evil.example:{PORT}"}, 421),
+        ({"host": "127.0.0.1"}, 421),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": f"http://127.0.0.1:{PORT + 1}"}, 403),
@@ -216,6 +226,41 @@ def test_strangers_are_refused_with_a_reason(client: TestClient, headers: dict[s
     assert answer.json()["reason"]
     client.cookies.set(f"studio_{PORT}", TOKEN)
     assert not state(client)["annotated"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    ['prefs={"theme":"dark"}; ', "odd; =; ", 'a="; ', "x=[1,2]; studio_9=1; "],
+    ids=["json", "bare", "quote", "list"],
+)
+def test_cookies_of_other_programs_lock_nobody_out(client: TestClient, others: str) -> None:
+    client.cookies.clear()
+    answer = client.get("/api/dataset", headers={"cookie": f"{others}studio_{PORT}={TOKEN}; more={{}}"})
+    assert answer.status_code == 200
+
+
+def test_a_link_clicked_on_another_page_and_a_forwarded_port_work(toy: Path) -> None:
+    app = guarded(create_app(Desk(toy), annotator="ada"), TOKEN, "127.0.0.1", PORT)
+    client = TestClient(app, base_url="http://127.0.0.1:9000")  # ssh -L 9000:127.0.0.1:8765
+    clicked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "accept": "text/html"}
+    assert client.get("/", params={"token": "wrong"}, headers=clicked).status_code == 403
+    answer = client.get("/annotate", params={"token": TOKEN}, headers=clicked, follow_redirects=False)
+    assert answer.status_code == 200
+    assert 'content="0;url=/annotate"' in answer.text
+    assert "studio_9000=" in answer.headers["set-cookie"]
+    assert client.get("/api/dataset", headers={"origin": "http://127.0.0.1:9000"}).status_code == 200
+    assert client.get("/api/dataset", headers={"origin": f"http://127.0.0.1:{PORT}"}).status_code == 403
+    assert client.get("/", headers=clicked).status_code == 403  # without the token the other site learns nothing
+
+
+def test_people_get_a_page_and_the_page_gets_json(client: TestClient) -> None:
+    client.cookies.clear()
+    page = client.get("/", headers={"accept": "text/html,*/*"})
+    assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "ssh -L 8737:127.0.0.1:8737" in page.text
+    assert client.get("/api/dataset", headers={"accept": "text/html,*/*"}).json()["reason"]
+    client.cookies.set(f"studio_{PORT}", TOKEN)
+    assert "The studio cannot show this" in client.get("/nowhere", headers={"accept": "text/html"}).text
 
 
 def test_the_own_origin_is_welcome(client: TestClient) -> None:
@@ -271,6 +316,8 @@ def test_no_path_leads_out_of_the_folders(client: TestClient, path: str) -> None
         ("/api/episodes/-1?annotator=ada", 404),
         ("/api/episodes/0/frames/12.png", 404),
         ("/api/episodes/0/frames/-1.png", 404),
+        ("/api/episodes/0/sprites/1.png", 404),
+        ("/api/episodes/0/sprites/-1.png", 404),
         ("/api/episodes/zero?annotator=ada", 422),
         ("/api/episodes/99999999999999999999999?annotator=ada", 404),
         ("/api/episodes/0", 422),
@@ -310,6 +357,14 @@ GOOD = {"annotator": "ada", "version": "", "edit": {"kind": "nothing"}, "seconds
         {"edit": {"kind": "add", "pairs": [[0, 1]], "source": "\u2028"}},
         {"edit": {"kind": "count", "pairs": [[0, 1]], "multiplicity": 2}},
         {"edit": {"kind": "count", "pairs": []}},
+        {"edit": {"kind": "add", "pairs": [[0, 1]], "counts": [0]}},
+        {"edit": {"kind": "add", "pairs": [[0, 1]], "counts": [1, 1]}},
+        {"edit": {"kind": "add", "pairs": [[0, 1]], "about": [[0, 1, 1, 1, 1]]}},
+        {"edit": {"kind": "add", "pairs": [[2, 9]], "about": [[0, 3, 9, 9, 1]]}},
+        {"edit": {"kind": "add", "pairs": [[1, 11]], "about": [[0, 3, 11, 12, 1]]}},
+        {"edit": {"kind": "add", "pairs": [[1, 9]], "about": [[0, 3, 9, 9, -1]]}},
+        {"edit": {"kind": "add", "blocks": [[0, 3, 5, 12]]}},
+        {"edit": {"kind": "add", "blocks": [[3, 2, 5, 6]]}},
         {"edit": {"kind": "reject", "pairs": [[0, 1]]}},
         {"edit": {"kind": "note", "text": "x" * 5000}},
         {"edit": {"kind": "flag", "flagged": "yes"}},
@@ -395,5 +450,5 @@ def test_parts_and_every_kind_of_action_are_shown(tmp_path, actions):
         assert any(curves["name"] == "actions" for curves in shown["curves"]) == numbers
         for curves in shown["curves"]:
             assert {len(line) for line in curves["heights"] + curves["values"]} == {len(made[1])}
-        for address in ("sprites.png", "frames/0.png"):
+        for address in ("sprites/0.png", "frames/0.png"):
             assert client.get(f"/api/episodes/1/{address}").content.startswith(b"\x89PNG")

@@ -117,6 +117,12 @@ def test_senseless_edits_are_refused_with_a_reason_and_change_nothing(edit: edit
     assert not session.can_undo
 
 
+def test_a_block_that_is_too_large_is_refused_before_it_is_made() -> None:
+    session = Session(100_000)
+    with pytest.raises(UserError, match="more than 250,000 pairs at once"):
+        session.apply(edits.add([], blocks=[(0, 99_998, 1, 99_999)]))
+
+
 def test_undo_history_is_bounded() -> None:
     session = Session(3)
     for number in range(MAX_UNDO + 10):
@@ -130,7 +136,17 @@ LENGTH = 9
 a_pair = st.tuples(st.integers(-1, LENGTH), st.integers(-1, LENGTH))
 some_pairs = st.lists(a_pair, max_size=6)
 a_source = st.sampled_from(["run", "labels:expert", "before"])
+a_step = st.integers(-1, LENGTH)
 any_edit = st.one_of(
+    st.builds(lambda *block: edits.add([], blocks=[block]), a_step, a_step, a_step, a_step),
+    st.builds(lambda *block: edits.remove([], blocks=[block]), a_step, a_step, a_step, a_step),
+    st.builds(
+        lambda p, i, q, j, times: edits.add(
+            [((2 * p + i) // 2, (2 * q + j) // 2)], None, [times], [(p, p + i, q, q + j, 0.5)]
+        ),
+        *(st.integers(-1, LENGTH), st.integers(0, 3)) * 2,
+        st.integers(0, 3),
+    ),
     st.builds(edits.add, some_pairs, st.none() | a_source),
     st.builds(edits.remove, some_pairs),
     st.builds(edits.count, a_pair, st.integers(-1, 120)),

@@ -1,6 +1,7 @@
 """`attentiontuner train`: what it refuses is one clear line and exit code 2."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,7 @@ from attentiontuner.tasks import task as tasks
 from attentiontuner.tasks.task import Task, get_task, register_task
 from tests.training.toys import toy_store, toy_task
 
-OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --device cpu"
+OPTIONS = "--epochs 1 --batch-size 8 --d-model 16 --layers 2 --feedforward 32 --device cpu --labels exact"
 SMALL = OPTIONS.split()
 
 
@@ -50,6 +51,18 @@ def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys
     assert ": 1 epoch of recall in" in capsys.readouterr().out
     assert main(words) == 0
     assert "is finished: 1 epoch of recall in" in capsys.readouterr().out
+
+
+def test_it_says_first_what_it_learns_from_and_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = toy_store(tmp_path / "toys")
+    lost = store.path / "annotations" / "expert" / "00000.jsonl"
+    lost.write_bytes(b"")
+    assert main(["train", "--data", str(store.path), "--out", str(tmp_path / "run"), *SMALL]) == 0
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"train toy-grid: \d+ demonstrations, \d+ annotated by expert with \d+ pairs, \d+ to test on", first
+    )
+    assert second.startswith(f"attentiontuner: {lost} is gone or empty, though there were annotations: restore it")
 
 
 def test_recordings_need_no_task_declared_again(
@@ -95,6 +108,7 @@ def test_a_run_goes_on_with_the_method_it_began_with(
     )
     began = json.loads((run / "config.json").read_text())
     assert began["train"].pop("method") == "attentiontuner"
+    del began["seal"]
     (run / "config.json").write_text(json.dumps(began))
     assert main(["train", *map(str, given)]) == 0
     assert ": 1 epoch of attentiontuner in" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner.data.blocks import Block
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.runs.config import learning_rate_at
 from attentiontuner.runs.run import Run
@@ -111,7 +112,7 @@ def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: st
     assert ("test_recall" in found) == (method in ("attentiontuner", "recall"))
     if "test_recall" not in found:
         return
-    strength = config.way.recall_strength(output)
+    strength = config.way.recall_strength(output, Block(0, len(data), 0, batch.longest))
     as_expert = []
     for row, q in steps:
         wanted = {int(p) for r, p, other, _ in data.packed.pairs.rows() if (r, other) == (row, q)}

@@ -92,7 +92,7 @@ def test_a_run_annotates_under_a_name_of_its_own(store, tmp_path, capsys):
         (["--as", "machine"], "--as needs --by RUN"),
         (["--by", str(run), "--as", "expert"], "belong to the scripted expert"),
         (["--by", str(tmp_path / "nowhere"), "--as", "machine"], "does not exist"),
-        (["--by", str(run), "--as", "machine", "--threshold", "2"], "--threshold is 2.0"),
+        (["--by", str(run), "--as", "machine", "--threshold", "2"], "--threshold 2.0: give a weight"),
     ):
         assert main(["annotate", data, *wrong]) == 2
         assert line in capsys.readouterr().err

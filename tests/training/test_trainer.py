@@ -56,6 +56,20 @@ def test_golden_losses(tmp_path: Path, kind: str) -> None:
     assert found == [pytest.approx(epoch, rel=2e-5) for epoch in GOLDEN[kind]], found
 
 
+def test_a_narrow_network_trains_on_one_thread(tmp_path: Path) -> None:
+    torch.set_num_threads(2)
+    seen: list[int] = []
+
+    def threads(_: nn.Module) -> float:
+        seen.append(torch.get_num_threads())
+        return 0.0
+
+    config = replace(toy_config(), eval_every=2)
+    train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu", evaluate=threads)
+    assert seen == [1]
+    assert torch.get_num_threads() == 2
+
+
 def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     config = toy_config(heatmap_epochs=(0, 2))
     result = train(config, toy_store(tmp_path / "data"), str(tmp_path / "run"), device="cpu")

@@ -1,20 +1,23 @@
 """The command line: one thin function per verb, each in a file of its own name, imported only when called."""
 
-import errno
 import importlib
 import signal
 import sys
 from collections.abc import Sequence
 
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, as_user_error
+from attentiontuner.core.threads import wait_briefly
 
 COMMANDS = {
     "tasks": "List the tasks and what they ask for.",
     "collect": "Record demonstrations of a task with its scripted expert, memory pairs included.",
     "convert": "Bring a LeRobot or Minari data set in, or write one.",
     "inspect": "Say what a data set holds; check it; draw it.",
+    "memory-report": "Say which steps of a data set need a memory, and what to annotate first.",
     "train": "Train a policy on demonstrations and their memory pairs.",
     "evaluate": "Play many episodes with a policy, count successes, film what it recalls.",
+    "publish": "Make a folder of a run to give away: weights, what it solves, and a card.",
+    "benchmark": "Play a task with any policy on the episodes all are judged on; print the leaderboard.",
     "reproduce": "Run the cells of a table or figure of the paper, as records; stopped, it goes on.",
     "report": "Make the tables, figures and page from records, next to the paper's numbers.",
     "annotate": "Open a page where people mark what they remembered.",
@@ -29,6 +32,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Errors the user can mend are one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    wait_briefly()
     try:
         while words[:1] == ["--import"]:
             if len(words) < 2:
@@ -47,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return run(words[0], words[1:])
     except UserError as error:
-        print(f"attentiontuner: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _refuse(error)
     except KeyboardInterrupt:
         if arguments is None:  # the process ends: pressed again it adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -56,11 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        if (mended := as_user_error(error)) is None:
             raise
-        print(f"attentiontuner: no room left on the disk: {error}; what was saved is kept", file=sys.stderr)
-        return 2
+        return _refuse(mended)
+
+
+def _refuse(error: UserError) -> int:
+    """Say in one line what is wrong, even about names that are no text; the exit code."""
+    line = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+    print(f"attentiontuner: {line}", file=sys.stderr)
+    return 2
 
 
 def run(verb: str, words: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from attentiontuner.cli.studio_options import require_studio
+from attentiontuner.core.errors import UserError
 
 
 def annotate(
@@ -40,10 +41,11 @@ def annotate(
         by: a trained run's folder that annotates all demonstrations by itself.
         name: the name under which it does.
     """
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise UserError(f"--threshold {threshold}: give a weight between 0 and 1")
     if by is not None or name is not None:
         return _by_run(data, by, name, threshold)
     require_studio()
-    from attentiontuner.core.errors import UserError
     from attentiontuner.demos.annotations import check_annotator
     from attentiontuner.demos.store.reader import DemoStore
     from attentiontuner.runs.run import Run
@@ -52,20 +54,24 @@ def annotate(
     from attentiontuner.studio.suggest import Suggester
 
     check_annotator(annotator)
-    if len(DemoStore.open(data)) == 0:
+    store = DemoStore.open(data)
+    if len(store) == 0:
         raise UserError(f"{data} holds no demonstrations yet: record some with `attentiontuner play` or `collect`")
     if suggest is not None:
         try:
-            Run.open(suggest)
+            trained_on, _ = Run.open(suggest).task()
         except UserError as error:
             raise UserError(f"--suggest {error}") from error
+        if trained_on != store.task:
+            raise UserError(
+                f"--suggest {suggest} was trained on {trained_on}, but {data} holds {store.task}: give another run"
+            )
     desk = Desk(data)
     suggester = Suggester(desk, suggest, 0.1 if threshold is None else threshold, enabled=suggestions)
     serve(create_app(desk, annotator=annotator, suggester=suggester), host=host, port=port, open_browser=browser)
 
 
 def _by_run(data: Path, by: Path | None, name: str | None, threshold: float | None) -> None:
-    from attentiontuner.core.errors import UserError
     from attentiontuner.core.wording import counted
     from attentiontuner.demos.annotations import check_annotator
     from attentiontuner.demos.store.reader import DemoStore

@@ -101,7 +101,7 @@ def evaluate(
 
 
 def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]) -> "Task":
-    from attentiontuner.tasks.task import all_tasks, get_task
+    from attentiontuner.tasks.task import get_task
 
     settings = parse_settings(words)
     if run is None:
@@ -110,9 +110,17 @@ def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]
         if name is None:
             raise UserError(f"--policy {policy} needs --task, or the folder of a run")
         return get_task(name, settings)
-    trained_on, trained_with = run.task()
+    trained_on = run.task()[0]
     if name not in (None, trained_on):
         raise UserError(f"{run.path} was trained on task {trained_on!r}: it cannot be evaluated on {name!r}")
+    return task_of(run, settings)
+
+
+def task_of(run: Run, settings: dict[str, Any]) -> "Task":
+    """The task a run was trained on, with these settings in place of its own; one that cannot be played is refused."""
+    from attentiontuner.tasks.task import all_tasks, get_task
+
+    trained_on, trained_with = run.task()
     if trained_on not in all_tasks():
         raise UserError(
             f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "

@@ -139,6 +139,8 @@ def _registry() -> ConstructorRegistry:
         metavar, noun = KINDS[info.type]
 
         def read(words: list[str]) -> Any:
+            if info.type is Path and not words[0]:  # of a variable that is not set: else it is the present folder
+                raise ValueError("the path is empty; the present folder is '.'")
             try:
                 return info.type(words[0])
             except ValueError:

@@ -18,9 +18,10 @@ def tasks(json: bool = False) -> None:
         print(json_format.dumps(rows, indent=2))
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("task", "title", "observation", "actions", "horizon", "demonstrations", "expert", "installed")
+    name = Column("task", no_wrap=True)  # it is there to be copied
+    table = Table(name, "title", "observation", "actions", "horizon", "demonstrations", "expert", "installed")
     for task, row in zip(known, rows, strict=True):
         installed = "yes" if row["installed"] else "no"
         expert = "yes" if row["expert"] else "no"
@@ -36,9 +37,13 @@ def tasks(json: bool = False) -> None:
         )
     Console(width=max(Console().width, 120)).print(table)
     # Commands stand below the table: broken over the lines of a cell they could not be copied.
+    missing: dict[str, list[str]] = {}
     for row in rows:
         if not row["installed"]:
-            print(f"{row['name']} is not installed: {row['install']}")
+            missing.setdefault(row["install"], []).append(row["name"])
+    for command, names in missing.items():
+        others = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
+        print(f"{names[0]}{others} not installed: {command}")
 
 
 def describe(task: Any) -> dict[str, Any]:

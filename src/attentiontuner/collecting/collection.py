@@ -6,6 +6,7 @@ from there.
 """
 
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
@@ -17,11 +18,12 @@ from attentiontuner.core.errors import UserError, where_and_what
 from attentiontuner.core.files import locked
 from attentiontuner.core.processes import Crew, WorkerDied, usable_cores
 from attentiontuner.core.progress import progress
-from attentiontuner.core.seeds import demonstration_seed
+from attentiontuner.core.seeds import SEEDS_PER_BLOCK, demonstration_seed
 from attentiontuner.core.signals import handled, leave
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
+from attentiontuner.demos.annotations import LOST, lost_annotations
 from attentiontuner.demos.store.manifest import FILE as MANIFEST
 from attentiontuner.demos.store.manifest import LOCK, SHARDS, Manifest, ShardEntry
 from attentiontuner.demos.store.writer import COLLECT_LOCK, write_shard_files
@@ -30,6 +32,8 @@ from attentiontuner.tasks.task import Task, why_it_cannot_travel
 
 ATTEMPTS_PER_EPISODE = 2
 """An expert that may fail gets this many attempts per wanted episode of a shard."""
+
+MOST_EPISODES = SEEDS_PER_BLOCK // ATTEMPTS_PER_EPISODE
 
 RESETS_COMPARED = 6
 """Resets with one seed whose first observations must be alike: a task may have only two of them."""
@@ -59,7 +63,8 @@ def collect_shard(root: Path, manifest: Manifest, task: Task, index: int) -> Sha
     episodes = record_shard(task, manifest.seed or 0, index, min(size, manifest.episodes - first), size)
     annotators = dict.fromkeys(name for episode in episodes for name in episode.pairs)
     pairs = {name: [episode.pairs.get(name) for episode in episodes] for name in annotators}
-    return write_shard_files(root, manifest, index, first, [episode.demonstration for episode in episodes], pairs)
+    demonstrations = [episode.demonstration for episode in episodes]
+    return write_shard_files(root, manifest, index, first, demonstrations, pairs, keep=True)
 
 
 def collect(
@@ -76,6 +81,10 @@ def collect(
     """
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: give at least 1")
+    if episodes > MOST_EPISODES:
+        raise UserError(
+            f"--episodes {episodes}: one seed has {MOST_EPISODES:,} at most; collect more with another --seed"
+        )
     if workers is not None and workers < 1:
         raise UserError(f"--workers {workers}: give at least 1")
     if shard_episodes is not None and shard_episodes < 1:
@@ -90,6 +99,7 @@ def collect(
         actions=task.actions,
         seed=seed,
         shard_episodes=shard_episodes,
+        longest=task.max_steps,
     )
     with locked(writer.path / COLLECT_LOCK, wait=False):
         _remove_leftovers(writer.path)
@@ -103,6 +113,8 @@ def collect(
                 for entry in entries:
                     writer.register(entry)
                     bar.advance(entry.episodes)
+    for path in lost_annotations(writer.path):  # not the expert's: those are made by now
+        print(f"attentiontuner: {path} is {LOST}", file=sys.stderr)
     return DemoStore.open(writer.path)
 
 

@@ -6,12 +6,17 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration, PairTable
 from attentiontuner.experts.expert import EXPERT_ANNOTATOR, checked
+from attentiontuner.spaces.observation import Arrays, ObservationSpec
 from attentiontuner.tasks.task import Task
+
+PIECE = 1024
+"""Observations that are turned into bytes together."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,36 @@ class Episode:
     pairs: Mapping[str, PairTable]
 
 
+class Pieces:
+    """Observations of an episode that is not over, as bytes: a Python object for each would be many times as large."""
+
+    def __init__(self, spec: ObservationSpec) -> None:
+        self._spec = spec
+        self._encoded: list[NDArray[np.uint8]] = []
+        self._latest: list[Any] = []
+
+    def append(self, observation: Any) -> None:
+        self._latest.append(observation)
+        if len(self._latest) == PIECE:
+            self._encode()
+
+    def _encode(self) -> None:
+        if self._latest:
+            self._encoded.append(self._spec.encode(self._spec.stack(self._latest)))
+            self._latest = []
+
+    def whole(self) -> Arrays:
+        """All of them, `[T, …]`."""
+        self._encode()
+        return self._spec.decode(np.concatenate(self._encoded))
+
+
 def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
     """Let the task's expert play the episode of environment seed `seed` to its end.
 
     What the environment or the expert raises is a `UserError` that says at which step and where in their code.
     """
-    observations: list[Any] = []
+    observations = Pieces(task.observation)
     actions: list[Any] = []
     rewards: list[float] = []
     recalled: dict[str, list[tuple[int, int]]] = {EXPERT_ANNOTATOR: []}
@@ -65,7 +94,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
             "(info['success'] or Task(success=...)), or let it fail (Task(every_attempt_succeeds=False))"
         )
     demonstration = Demonstration(
-        observations=task.observation.stack(observations),
+        observations=observations.whole(),
         actions=np.array(actions, task.actions.dtype),
         rewards=np.array(rewards, np.float32),
         terminated=bool(terminated),

@@ -1,5 +1,6 @@
 """The one exception that is a message to the user, and where in the user's own code something went wrong."""
 
+import errno
 import sysconfig
 import traceback
 from pathlib import Path
@@ -10,6 +11,33 @@ class UserError(ValueError):
 
     The command line prints it and exits with code 2; from Python it is an ordinary `ValueError`.
     """
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """In one line what a user can do about an error that the place where it happened did not expect; None where it is a
+    mistake of ours, whose traceback is worth more."""
+    if isinstance(error, OSError):
+        place = f" {error.filename}" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return UserError(f"no room left on the disk{place and ':'}{place}; what was saved is kept")
+        return UserError(f"cannot use{place or ' a file'}: {error.strerror or error}")
+    if isinstance(error, RecursionError):
+        return UserError("something that was read is nested too deeply")
+    if isinstance(error, UnicodeError):
+        return UserError(f"a text is not UTF-8: {error}")
+    if isinstance(error, MemoryError) or _is_torchs_allocation_failure(error):
+        return UserError(
+            "there is not enough memory for this: let it hold less at once (a smaller --batch-size, --batch or "
+            "--memory-limit, fewer --workers), or run it where there is more; what was saved is kept"
+        )
+    return None
+
+
+def _is_torchs_allocation_failure(error: BaseException) -> bool:
+    """Torch raises a class of its own on a GPU, and any RuntimeError on a CPU; it is not imported to ask."""
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    )
 
 
 def where_and_what(error: BaseException) -> str:

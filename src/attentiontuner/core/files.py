@@ -1,6 +1,7 @@
 """Atomic files: killed at any moment, a path holds its old content or its new content, never a part."""
 
 import errno
+import glob
 import json
 import os
 import shutil
@@ -8,12 +9,24 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import handled, leave
+
+WRONG_CONTENT = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
+"""What reading something else than was written raises; `UnicodeDecodeError` and `JSONDecodeError` are `ValueError`s."""
 
 
 def make_folder(path: Path) -> None:
@@ -28,16 +41,18 @@ def make_folder(path: Path) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends: `path` appears whole, or not at all.
 
-    An error, Ctrl-C or SIGTERM removes it. A `path` that holds something already is a `UserError`.
+    An error, Ctrl-C or SIGTERM removes it, and what a killed process could not remove goes the next time. A `path` that
+    holds something already is a `UserError`.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} is there already: give a new folder")
     make_folder(path.parent)
+    _remove_unfilled(path)
     try:
         filling = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
         raise UserError(f"cannot write in {path.parent}: {error.strerror}") from error
-    with handled(leave, signal.SIGTERM):
+    with handled(leave, signal.SIGTERM), _held(filling):
         try:
             yield filling
             filling.chmod(0o755)
@@ -48,6 +63,29 @@ def new_folder(path: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(filling, ignore_errors=True)
             raise
+
+
+@contextmanager
+def _held(folder: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a folder itself, where systems have such: an `OSError` where somebody else does."""
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(handle, wait)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_unfilled(path: Path) -> None:
+    """Delete folders that killed processes were filling to become `path`; one that is being filled is held."""
+    if sys.platform == "win32":
+        return
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError), _held(left, wait=False):
+            shutil.rmtree(left)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -69,6 +107,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:
         reason = "no room left on the disk" if error.errno == errno.ENOSPC else error.strerror
         raise UserError(f"cannot write {path}: {reason}; nothing was changed there") from error
+
+
+def remove_leftovers(*paths: Path) -> None:
+    """Delete what killed processes left of replacing these files; a lock must say that nobody is at it now."""
+    for path in paths:
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            left.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -94,6 +139,7 @@ def link_file(source: Path, target: Path) -> None:
         write_bytes(target, source.read_bytes())
         return
     os.replace(fresh, target)
+    sync_folder(target.parent)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -106,6 +152,36 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+@contextmanager
+def reading(path: Path, remedy: str = "") -> Iterator[None]:
+    """Whatever a file of ours can hold but should not, such as wrong types or other bytes than UTF-8, is a `UserError`
+    that names it. One that may not be read is not called damaged: nothing is wrong with it.
+
+    `remedy` says what to do about a damaged one.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except UserError as error:
+        if str(path) in str(error):
+            raise
+        raise UserError(f"{path} is damaged: {error}{remedy and f'; {remedy}'}") from error
+    except WRONG_CONTENT as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if not isinstance(error, ValueError | RecursionError):  # their words alone say nothing
+            what = repr(error)
+        raise UserError(f"{path} is damaged: {shortened(what)}{remedy and f'; {remedy}'}") from error
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """`text` in one line of at most `most` characters: what is wrong may be as long as the file."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file that has to be there."""
     try:
@@ -116,12 +192,8 @@ def read_bytes(path: Path) -> bytes:
 
 def read_json(path: Path) -> Any:
     """The JSON value in `path`; a missing or damaged file is a `UserError` that names it."""
-    try:
+    with reading(path):
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attentiontuner.data.blocks import Block, Entries, blocks_of
+
 
 class Pairs(NamedTuple):
     """The memory pairs of a batch in timesteps, `[K]` each; those that only fill the shape have row B."""
@@ -107,6 +109,18 @@ class Batch:
         place = torch.where(row < self.rows, row * self.longest + q, end)
         marked = torch.zeros(end + 1, dtype=torch.bool, device=place.device).index_fill(0, place, True)
         return marked[self.slot] & self.real
+
+    def blocks(self, entries: int, per_step: int = 1) -> list[Block]:
+        """Its steps, or tokens of which a step has `per_step`, in blocks of about `entries` (`data.blocks`). A host
+        that computes by itself looks at the lengths, others take every episode for the longest and need not wait."""
+        here = self.lengths.device.type == "cpu"
+        lengths = self.lengths.tolist() if here else [self.longest] * self.rows
+        return list(blocks_of([per_step * length for length in lengths], entries))
+
+    def entries(self) -> Entries:
+        """The memory pairs as what steps are to recall."""
+        row, p, q, amount = self.pairs
+        return Entries(row * self.longest + q, p, amount, self.longest)
 
     def recalled(self) -> Tensor:
         """How often each step recalls each earlier one: float32 `[B, T, T]`, row q, column p."""

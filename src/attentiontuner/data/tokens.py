@@ -16,6 +16,7 @@ from torch import Tensor
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
 from attentiontuner.data.batch import Batch
+from attentiontuner.data.blocks import Entries
 from attentiontuner.demos.pairs import PairTable
 
 TOKENS_PER_STEP = 2
@@ -92,6 +93,15 @@ def head_of(recalled: Any, recalling: Any, heads: int) -> Any:
     return recalled // -(-(recalling + 1) // heads)
 
 
+def _ones(batch: Batch, attend_self: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The ones of E: episodes (B and more for fillers), tokens that recall, and tokens recalled, `[K]` each."""
+    row, p, q = batch.pairs.row, batch.pairs.p, batch.pairs.q
+    if attend_self:
+        own = torch.div(batch.slot, batch.longest, rounding_mode="floor")  # [S], B for fillers
+        row, p, q = torch.cat([row, own]), torch.cat([p, batch.time]), torch.cat([q, batch.time])
+    return row, TOKENS_PER_STEP * q, TOKENS_PER_STEP * p
+
+
 def expert_of_heads(batch: Batch, heads: int, attend_self: bool, split: bool) -> Tensor:
     """E of the episodes of a batch, one for each of `heads` supervised heads: bool `[heads, B, n, n]`.
 
@@ -99,11 +109,7 @@ def expert_of_heads(batch: Batch, heads: int, attend_self: bool, split: bool) ->
     episodes that are not annotated means nothing.
     """
     n, rows = TOKENS_PER_STEP * batch.longest, batch.rows
-    row, p, q = batch.pairs.row, batch.pairs.p, batch.pairs.q
-    if attend_self:
-        own = torch.div(batch.slot, batch.longest, rounding_mode="floor")  # [S], B for fillers
-        row, p, q = torch.cat([row, own]), torch.cat([p, batch.time]), torch.cat([q, batch.time])
-    recalled, recalling = TOKENS_PER_STEP * p, TOKENS_PER_STEP * q
+    row, recalling, recalled = _ones(batch, attend_self)
     matrices = heads if split else 1
     size = matrices * rows * n * n
     place = torch.add(recalled, torch.add(recalling, row, alpha=n), alpha=n)
@@ -112,3 +118,16 @@ def expert_of_heads(batch: Batch, heads: int, attend_self: bool, split: bool) ->
     flat = torch.zeros(size + 1, dtype=torch.bool, device=place.device)
     flat.index_fill_(0, torch.where(row < rows, place, size), True)
     return flat[:size].view(matrices, rows, n, n).expand(heads, -1, -1, -1)
+
+
+def ones_of_heads(batch: Batch, heads: int, attend_self: bool, split: bool) -> list[Entries]:
+    """The ones of `expert_of_heads` alone, for each head: of amount 1, or 0 where another head has them."""
+    n = TOKENS_PER_STEP * batch.longest
+    row, recalling, recalled = _ones(batch, attend_self)
+    place, order = torch.sort(row * n + recalling, stable=True)
+    recalled = recalled[order]
+    owner = head_of(recalled, place % n, heads)
+    return [
+        Entries(place, recalled, (owner == head).float() if split else torch.ones_like(place, dtype=torch.float32), n)
+        for head in range(heads)
+    ]

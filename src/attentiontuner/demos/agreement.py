@@ -12,7 +12,13 @@ Pair = tuple[int, int]
 class PairAgreement:
     """`precision` is the share of the first annotator's pairs that the second has too, `recall` the other way round.
 
-    Two empty annotations agree fully (all three are 1). Multiplicities are not compared.
+    A pair counts as often as it matters: of one that is marked twice here and once there, one half is agreed on. Two
+    empty annotations agree fully (all three are 1).
+
+    Attributes:
+        matched: how often the matched pairs count for both.
+        only_first: pairs without a match, and `only_second` those of the other.
+        counts: (p, q, times here, times there) of the first's matched pairs that count more often for one of the two.
     """
 
     precision: float
@@ -21,21 +27,29 @@ class PairAgreement:
     matched: int
     only_first: tuple[Pair, ...]
     only_second: tuple[Pair, ...]
+    counts: tuple[tuple[int, int, int, int], ...] = ()
 
 
 def agreement(a: PairTable, b: PairTable, tolerance: int = 0) -> PairAgreement:
     """Match pairs one to one, as many as can be; a pair matches one whose p and q are each at most `tolerance` away."""
-    first: list[Pair] = [(p, q) for p, q, _ in a]
-    second: list[Pair] = [(p, q) for p, q, _ in b]
-    partner = _matching(first, second, tolerance)
+    first, second = ({(p, q): times for p, q, times in table} for table in (a, b))
+    partner = _matching(list(first), list(second), tolerance)
     taken = set(partner.values())
-    matched = len(partner)
-    precision = matched / len(first) if first else float(not second)
-    recall = matched / len(second) if second else float(not first)
-    f1 = 2 * matched / (len(first) + len(second)) if first or second else 1.0
-    only_first = tuple(pair for pair in first if pair not in partner)
-    only_second = tuple(pair for pair in second if pair not in taken)
-    return PairAgreement(precision, recall, f1, matched, only_first, only_second)
+    matched = sum(min(first[here], second[there]) for here, there in partner.items())
+    whole_first, whole_second = sum(first.values()), sum(second.values())
+    return PairAgreement(
+        precision=matched / whole_first if first else float(not second),
+        recall=matched / whole_second if second else float(not first),
+        f1=2 * matched / (whole_first + whole_second) if first or second else 1.0,
+        matched=matched,
+        only_first=tuple(pair for pair in first if pair not in partner),
+        only_second=tuple(pair for pair in second if pair not in taken),
+        counts=tuple(
+            (*pair, first[pair], second[partner[pair]])
+            for pair in first
+            if pair in partner and first[pair] != second[partner[pair]]
+        ),
+    )
 
 
 def _matching(first: list[Pair], second: list[Pair], tolerance: int) -> dict[Pair, Pair]:

@@ -5,21 +5,27 @@ A line writes pairs as `demos.pair_text` does. Labels can be compared and rewrit
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, write_text
+from attentiontuner.core.files import WRONG_CONTENT, locked, remove_leftovers, shortened, write_text
 from attentiontuner.demos.pair_rules import PairError
 from attentiontuner.demos.pair_text import PairReader, format_pairs
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.demos.store.manifest import LOCK, ShardEntry, read_manifest
+from attentiontuner.demos.store.manifest import FILE as MANIFEST
+from attentiontuner.demos.store.manifest import LOCK, Manifest, ShardEntry, read_manifest, write_manifest
 
 FOLDER = "annotations"
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+LOST = (
+    "gone or empty, though there were annotations: restore it from a copy; what the expert recalled is "
+    "made again by the same `collect` command"
+)
+SHORTEST_LINE = '{"episode":0,"pairs":{}}'
 
 
 class RevisionConflict(UserError):
@@ -136,9 +142,49 @@ def annotation_path(root: Path, annotator: str, index: int) -> Path:
 
 
 def write_shard_annotations(root: Path, annotator: str, index: int, annotations: Mapping[int, Annotation]) -> None:
-    """Replace all of `annotator`'s lines for one shard atomically."""
+    """Replace all of `annotator`'s lines for one shard atomically, and let the manifest know of them.
+
+    The data set's lock must be held. The manifest never lists lines that are not there yet, or not any more.
+    """
+    remove_leftovers(root / MANIFEST, annotation_path(root, annotator, index))
+    manifest = read_manifest(root)
+    if not annotations:
+        unlisted = manifest.with_annotations(annotator, index, False)
+        if unlisted != manifest:
+            write_manifest(root, unlisted)
+        write_lines(root, annotator, index, annotations)
+        return
+    write_lines(root, annotator, index, annotations)
+    # All of them: a process may have been killed between the two.
+    listed = with_their_annotations(root, manifest, [shard.index for shard in manifest.shards])
+    if listed != manifest:
+        write_manifest(root, listed)
+
+
+def write_lines(root: Path, annotator: str, index: int, annotations: Mapping[int, Annotation]) -> None:
+    """Replace all of `annotator`'s lines for one shard atomically; the manifest is told by somebody else."""
     path = annotation_path(root, annotator, index)
     write_text(path, "".join(format_line(episode, annotations[episode]) for episode in sorted(annotations)))
+
+
+def with_their_annotations(root: Path, manifest: Manifest, indices: Iterable[int]) -> Manifest:
+    """The manifest that knows of everybody's lines for these shards; those it knew of and that are lost it keeps."""
+    names = annotators(root)
+    for name, index in product(names, indices):
+        if not _is_lost(annotation_path(root, name, index)):
+            manifest = manifest.with_annotations(name, index, True)
+    return manifest
+
+
+def lost_annotations(root: Path, manifest: Manifest | None = None) -> list[Path]:
+    """The files of annotations that are gone or empty, though the manifest (as it is now, if None) knows of lines."""
+    known = (read_manifest(root) if manifest is None else manifest).annotations
+    paths = [annotation_path(root, name, index) for name, of in known.items() for index in of]
+    return [path for path in paths if _is_lost(path)]
+
+
+def _is_lost(path: Path) -> bool:
+    return not path.exists() or path.stat().st_size < len(SHORTEST_LINE)
 
 
 @dataclass(frozen=True)
@@ -174,7 +220,7 @@ class ShardAnnotations:
                 seconds=float(value.get("seconds", 0.0)),
                 revision=int(value.get("revision", 0)),
             )
-        except (ValueError, TypeError, AttributeError) as error:
+        except WRONG_CONTENT as error:
             raise UserError(f"{self.path}, line {number}: {_reason(error)}") from error
 
 
@@ -196,7 +242,7 @@ def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> Sha
                 reader.add(episode - shard.first, value["pairs"])
             except PairError:
                 raise
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except WRONG_CONTENT as error:
                 raise UserError(f"{path}, line {number}: {_reason(error)}") from error
         pairs = reader.table()
     except PairError as error:
@@ -210,8 +256,10 @@ def _lines(path: Path) -> list[str]:
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is damaged: it is no UTF-8 ({error})") from error
 
 
 def _reason(error: Exception) -> str:
@@ -219,7 +267,7 @@ def _reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, TypeError | AttributeError):
         return 'not an annotation: write it as {"episode": 7, "pairs": {"20": "1"}}'
-    return f"{'no key' if isinstance(error, KeyError) else 'not an annotation:'} {error}"
+    return shortened(f"{'no key' if isinstance(error, KeyError) else 'not an annotation:'} {error}")
 
 
 def format_line(episode: int, annotation: Annotation) -> str:

@@ -1,4 +1,5 @@
-"""Importing this module registers our environments with Gymnasium: the Long-term Memory Benchmark, and the robots.
+"""Importing this module registers our environments with Gymnasium: the Long-term Memory Benchmark, the T-maze, and the
+robots.
 
 MuJoCo and ManiSkill, which robots need, are imported when one of them is made.
 """
@@ -17,6 +18,9 @@ LTMB = {
 }
 """Gymnasium id → class. The defaults of each class are the paper's settings."""
 
+HORIZON = {"AttentionTuner/TMaze-v0": "attentiontuner.envs.tmaze:TMazeEnv"}
+"""Gymnasium id → class: of episodes as long as one likes."""
+
 ROBOTS = {
     "AttentionTuner/RememberReach-v0": "attentiontuner.envs.remember_reach:RememberReachEnv",
     "AttentionTuner/RememberColour-v0": "attentiontuner.envs.remember_colour:RememberColourEnv",
@@ -27,7 +31,7 @@ ROBOTS = {
 MIKASA = {"AttentionTuner/MikasaRememberColor-v0": "attentiontuner.envs.mikasa:MikasaRememberColourEnv"}
 """Gymnasium id → class, in ManiSkill."""
 
-for _id, _entry_point in (LTMB | ROBOTS | MIKASA).items():
+for _id, _entry_point in (LTMB | HORIZON | ROBOTS | MIKASA).items():
     if _id not in gym.registry:
         gym.register(id=_id, entry_point=_entry_point)
 

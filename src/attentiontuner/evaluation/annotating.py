@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ from attentiontuner.runs.run import Run, Trained
 
 AT_ONCE = 16
 """Demonstrations that are looked at together."""
+
+IN_A_BLOCK = 2**20
+"""Weights of steps on steps that are looked at together."""
 
 BY_RUN = "inferred by "
 """How the note of an annotation begins that a run made."""
@@ -81,21 +85,25 @@ def _recalled(
     config = trained.config
     data = DemoData(store.read_packed(episodes))
     batch = data.batch(np.arange(len(episodes)))
-    strength = config.way.recall_strength(trained.model(batch, config.supervised()))
-    if strength is None:
-        raise UserError(f"method {config.method!r} does not tell how strongly it recalls a step")
-    past = torch.ones(strength.shape[-2:], dtype=torch.bool).tril(-1)
-    amounts = strength.exp() * past
+    output = trained.model(batch, config.supervised())
+    found: dict[int, list[np.ndarray[Any, Any]]] = {row: [] for row in range(len(episodes))}
+    for block in batch.blocks(IN_A_BLOCK):
+        strength = config.way.recall_strength(output, block)
+        if strength is None:
+            raise UserError(f"method {config.method!r} does not tell how strongly it recalls a step")
+        past = torch.ones(strength.shape[-2:], dtype=torch.bool).tril(block.start - 1)
+        amounts = strength.exp() * past
+        for row in range(block.first, block.last):
+            own = amounts[row - block.first, : int(data.lengths[row]) - block.start]
+            q, p = (index.numpy() for index in (own >= threshold).nonzero(as_tuple=True))
+            found[row].append(np.stack([p, q + block.start, own[q, p].numpy()]))
     for row, episode in enumerate(episodes.tolist()):
-        length = int(data.lengths[row])
-        own = amounts[row, :length, :length]
-        q, p = (index.numpy() for index in (own >= threshold).nonzero(as_tuple=True))
-        amount = own[q, p].numpy()
+        p, q, amount = np.concatenate(found[row], 1)
         times = np.maximum(1, np.rint(amount)) if config.way.counts(config) else np.ones_like(amount)
-        one, nowhere = np.array([length]), np.zeros(len(p), np.int32)
+        one, nowhere = data.lengths[row : row + 1], np.zeros(len(p), np.int32)
         weight = np.minimum(1, amount / times).round(2).astype(np.float32)
-        table = PairTable(one, np.array([True]), nowhere, p, q, times.astype(np.int32), weight=weight)
-        yield episode, table
+        p, q, times = (column.astype(np.int32) for column in (p, q, times))
+        yield episode, PairTable(one, np.array([True]), nowhere, p, q, times, weight=weight)
 
 
 def _annotation(table: PairTable, run: str) -> Annotation:

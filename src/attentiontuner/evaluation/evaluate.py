@@ -10,6 +10,7 @@ moves what it finds to OUT/earlier/1, 2, ….
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,17 @@ import numpy as np
 
 from attentiontuner import __version__
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, make_folder, read_json, write_json, write_text
+from attentiontuner.core.files import (
+    WRONG_CONTENT,
+    locked,
+    make_folder,
+    read_bytes,
+    read_json,
+    reading,
+    remove_leftovers,
+    write_json,
+    write_text,
+)
 from attentiontuner.core.progress import progress
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.core.wording import counted
@@ -65,8 +76,12 @@ def evaluate(
     folder = Path(out)
     make_folder(folder)
     with locked(folder / ".lock", wait=False):
+        remove_leftovers(folder / EPISODES_FILE, folder / SUMMARY_FILE)
         known = _finished_before(folder, what)
-        before = float(_read_summary(folder).get("seconds", 0.0))
+        with reading(folder / SUMMARY_FILE):
+            before = float(_read_summary(folder).get("seconds", 0.0))
+            if not 0 <= before < math.inf:
+                raise ValueError(f"{before} seconds cannot be")
         _play_missing(policy, task, seeds, folder, known, batch, workers)
         in_order = [known[index] for index in range(episodes)]
         _write_episodes(folder, [known[index] for index in sorted(known)])
@@ -144,10 +159,10 @@ def _finished_before(out: Path, what: Mapping[str, Any]) -> dict[int, EpisodeRes
     if path.exists() and _read_summary(out).get("of") != json.loads(json.dumps(what)):
         _set_aside(out)
     if path.exists():
-        for line in path.read_bytes().splitlines():
+        for line in read_bytes(path).splitlines():
             try:
                 result = EpisodeResult.from_json(json.loads(line))
-            except (ValueError, KeyError, TypeError):
+            except WRONG_CONTENT:
                 continue  # a line cut off when the process was killed; its episode is played again
             if result.seed == evaluation_seed(what["seed"], result.episode):
                 results[result.episode] = result

@@ -6,6 +6,7 @@ machine the number of workers changes not a bit. Another batch size changes no s
 another size round differently (about 1e-6 in a logit): an action can change only where two logits are that close.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -82,6 +83,8 @@ class EpisodeResult:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "EpisodeResult":
         success, total = bool(value["success"]), float(value["return"])
+        if not math.isfinite(total):
+            raise ValueError(f"a return of {total} cannot be")
         return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
 
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import write_text
+from attentiontuner.core.files import WRONG_CONTENT, read_bytes, reading, shortened, write_text
+from attentiontuner.core.seals import sealed, unsealed
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.evaluate import summarise
 from attentiontuner.evaluation.rollout import EpisodeResult
@@ -130,8 +131,8 @@ class Record:
             record._check()
         except RecordError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError, UserError) as error:
-            raise RecordError(f"{type(error).__name__}: {error}") from error
+        except WRONG_CONTENT as error:
+            raise RecordError(f"{type(error).__name__}: {shortened(str(error))}") from error
         return record
 
     @property
@@ -159,8 +160,16 @@ class Record:
             raise RecordError(f"evaluations at lengths {', '.join(self.longer)}, not {self.cell.lengths}")
         if any(len(curve) != len(self.curve_epochs) for curve in self.curves.values()):
             raise RecordError(f"a learning curve does not have {counted(len(self.curve_epochs), 'epoch')}")
-        if any(not math.isfinite(float(value)) for value in self.seconds.values()):
+        if any(
+            value is not None and not isinstance(value, int | float)
+            for curve in self.curves.values()
+            for value in curve
+        ):
+            raise RecordError("a learning curve holds something else than numbers")
+        if any(not math.isfinite(float(self.seconds[name])) for name in ("collect", "train", "evaluate")):
             raise RecordError("a timing is not a number")
+        for drawn in [*self.attention.get("heads", {}).values(), *filter(None, [self.attention.get("expert")])]:
+            decode_map(drawn)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ def record_path(records: Path, cell: Cell) -> Path:
 
 def write_record(records: Path, record: Record) -> Path:
     """Write a new record: one line per part, so that a difference can be read."""
-    value = record.to_json()
+    value = sealed(record.to_json())
     Record.from_json(json.loads(json.dumps(value)))
     lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
     path = record_path(records, record.cell)
@@ -182,13 +191,19 @@ def write_record(records: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """The record in `path`; anything wrong is a `RecordError` that names it."""
+    """The record in `path`; anything wrong with it is a `RecordError` that names it. That it may not be read is another
+    `UserError`: nothing is known to be wrong."""
+    content = read_bytes(path)
     try:
-        return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+        with reading(path):
+            value = json.loads(content)
+        record = Record.from_json(value)
+        unsealed(value, path)
     except RecordError as error:
         raise type(error)(f"{path} cannot be used: {error}") from error
+    except UserError as error:
+        raise RecordError(str(error)) from error
+    return record
 
 
 def finished(records: Path, cell: Cell) -> Record | None:
@@ -265,7 +280,7 @@ def read_records(folder: Path) -> list[Record]:
             if record_path(folder, record.cell) != path:
                 raise RecordError(f"{path} is the record of {record.cell.folder}/{record.cell.name}: give it that name")
             found.append(record)
-        except RecordError as error:
+        except UserError as error:
             print(f"attentiontuner: left out: {error}", file=sys.stderr)
     return found
 
@@ -324,14 +339,16 @@ def encode_map(weights: NDArray[Any], limit: int = MAP_LIMIT) -> dict[str, Any]:
 
 def decode_map(value: Mapping[str, Any]) -> NDArray[np.uint8]:
     """The `[side, side]` pixels of an encoded map."""
-    side = int(value["side"])
-    if not 0 < side <= MAP_LIMIT:
-        raise RecordError(f"an attention map of {side} pixels a side")
     try:
+        side = int(value["side"])
+        if not 0 < side <= MAP_LIMIT:
+            raise RecordError(f"an attention map of {side} pixels a side")
         content = zlib.decompressobj().decompress(base64.b64decode(value["data"]), side * side + 1)
         return np.frombuffer(content, np.uint8).reshape(side, side)
-    except (ValueError, zlib.error) as error:
-        raise RecordError(f"an attention map is damaged: {error}") from error
+    except RecordError:
+        raise
+    except (*WRONG_CONTENT, zlib.error) as error:
+        raise RecordError(f"an attention map is damaged: {shortened(repr(error))}") from error
 
 
 def _digits(value: Any) -> float | None:

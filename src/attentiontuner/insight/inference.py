@@ -19,8 +19,9 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_bytes, write_bytes
+from attentiontuner.core.files import WRONG_CONTENT, read_bytes, write_bytes
 from attentiontuner.core.progress import Bar, progress
+from attentiontuner.core.seals import check_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
@@ -40,6 +41,9 @@ from attentiontuner.insight.steps import blocks, learned_from
 
 FEWEST = 8
 """With fewer annotated demonstrations none can be spared to judge labels by: they are taken for right."""
+
+LONGEST = 2048
+"""Steps: in longer episodes labels are taken for right, for a head would look at every step from every other."""
 
 CHECKED = 1 / 3
 """The share of the training after which a head knows whether labels have something in common."""
@@ -82,19 +86,20 @@ class Inferred:
         """Write it as a safetensors file, atomically."""
         columns = {item.name: np.ascontiguousarray(getattr(self.pairs, item.name)) for item in fields(PairTable)}
         said = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "pairs"}
-        write_bytes(path, save(columns, {"inferred": json.dumps(said)}))
+        write_bytes(path, seal_tensors(save(columns, {"inferred": json.dumps(said)})))
 
     @classmethod
     def load(cls, path: Path) -> "Inferred":
         """What `save` wrote; a missing or damaged file is a `UserError`."""
         content = read_bytes(path)
         try:
+            check_tensors(content, path)
             columns = {name: column.copy() for name, column in load(content).items()}
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             said = json.loads(header["__metadata__"]["inferred"])
             late, spreads = tuple(said.pop("late")), tuple((p, q) for p, q in said.pop("spreads"))
             return cls(PairTable(**columns), late=late, spreads=spreads, **said)
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, *WRONG_CONTENT) as error:
             raise UserError(f"{path} holds no inferred pairs: {error}; delete it to infer them again") from error
 
     def words(self, names: Sequence[str]) -> str:
@@ -139,9 +144,11 @@ def infer_pairs(
     needed = squashed(need.entropy)
     readings = [read_labels(table, needed) for table in labels]
     annotated = np.any([table.annotated for table in labels], axis=0)
-    work = _Work(store, np.asarray(episodes), readings, annotated, needed, seed, torch.device(device))
     late = tuple(each.late for each in readings)
     given = reduce(PairTable.merge, (each.labels for each in readings))
+    if need.lengths.max(initial=0) > LONGEST:
+        return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
+    work = _Work(store, np.asarray(episodes), readings, annotated, needed, seed, torch.device(device))
     with progress(f"labels of {store.task}", round((2 + CHECKED) * work.steps)) as bar:
         exact = work.right(bar)
         if exact and annotated.all():

@@ -52,10 +52,15 @@ class Memoryless(nn.Module):
         return alone + after
 
     def judge(self, steps: Steps) -> tuple[Tensor, Tensor]:
-        """Entropy and negative log-likelihood `[S]` of the surer of its two answers. What the action before gives away
-        needs no memory; where that action only misleads, the present speaks."""
-        answers = self(steps)
+        """Entropy and negative log-likelihood `[S]` of its answer."""
+        answer = self.answer(steps)
+        return self.head.entropy(answer), self.head.negative_log_likelihood(answer, steps.actions)
+
+    def answer(self, steps: Steps) -> Tensor:
+        """The surer of its two answers, `[S, P]`. What the action before gives away needs no memory; where that action
+        only misleads, the present speaks."""
+        answers = torch.stack(self(steps))
         entropy = torch.stack([self.head.entropy(answer) for answer in answers])
-        surprise = torch.stack([self.head.negative_log_likelihood(answer, steps.actions) for answer in answers])
-        surer = entropy.argmin(0, keepdim=True)
-        return entropy.gather(0, surer)[0], surprise.gather(0, surer)[0]
+        surer = entropy.argmin(0)[None, :, None].expand(1, -1, answers.shape[2])
+        chosen: Tensor = answers.gather(0, surer)[0]
+        return chosen

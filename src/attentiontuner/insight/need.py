@@ -4,6 +4,7 @@ A policy is unsure where the present does not say what to do: there something is
 surprise what came of it: most steps that compare with a memory find nothing and go on as usual, at little surprise.
 """
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_bytes, write_bytes
+from attentiontuner.core.files import WRONG_CONTENT, read_bytes, write_bytes
 from attentiontuner.core.progress import Bar, progress
+from attentiontuner.core.seals import check_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.pairs import spans
 from attentiontuner.demos.store.reader import DemoStore
@@ -62,15 +64,17 @@ class Need:
     def save(self, path: Path) -> None:
         """Write it as a safetensors file, atomically."""
         arrays: dict[str, NDArray[Any]] = {"entropy": self.entropy, "surprise": self.surprise, "lengths": self.lengths}
-        write_bytes(path, save(arrays))
+        write_bytes(path, seal_tensors(save(arrays)))
 
     @classmethod
     def load(cls, path: Path) -> "Need":
         """What `save` wrote; a missing or damaged file is a `UserError`."""
         try:
-            arrays = load(read_bytes(path))
+            content = read_bytes(path)
+            check_tensors(content, path)
+            arrays = load(content)
             return cls(*(arrays[name].copy() for name in ("entropy", "surprise", "lengths")))
-        except (SafetensorError, KeyError, ValueError) as error:
+        except (SafetensorError, *WRONG_CONTENT) as error:
             problem = error if isinstance(error, UserError) else repr(error)
             raise UserError(f"{path} holds no need of steps: {problem}") from error
 
@@ -85,26 +89,62 @@ def find_need(
     all are judged, block by block.
     """
     episodes = np.arange(len(store)) if episodes is None else np.asarray(episodes, np.int64)
-    rng = np.random.default_rng([seed, 0])
-    fold = rng.permutation(len(episodes)) % FOLDS
-    chosen = learned_from(store, episodes, rng)
-    fold[chosen] = rng.permutation(len(chosen)) % FOLDS  # both folds have as many to learn from
-    unlabelled = store.annotated_by(None)
-    data = StepData(unlabelled.read_packed(episodes[chosen]), torch.device(device))
-    with progress(f"need of {store.task}", FOLDS * PASSES) as bar:
-        policies = [_without_memory(data, store, fold[chosen] != own, seed + own, rng, bar) for own in range(FOLDS)]
+    judges = Judges.trained(store, episodes, seed=seed, device=device)
     lengths = store.lengths[episodes]
     starts = np.cumsum(lengths) - lengths
     found = np.zeros((2, int(lengths.sum())), np.float32)
     for places in blocks(store, episodes):
-        data = StepData(unlabelled.read_packed(episodes[places]), torch.device(device))
-        of_step = np.repeat(fold[places], lengths[places])
-        judged = np.empty((2, len(data)), np.float32)
-        for own, policy in enumerate(policies):
-            rows = np.flatnonzero(of_step == own)
-            judged[:, rows] = _judge(policy, data, rows)
-        found[:, spans(starts[places], lengths[places])] = judged
+        data = StepData(store.annotated_by(None).read_packed(episodes[places]), torch.device(device))
+        found[:, spans(starts[places], lengths[places])] = judges.judge(data, places)
     return Need(found[0], found[1], lengths)
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Policies without a memory, each trained on the episodes of the other folds.
+
+    Attributes:
+        policies: one for each fold.
+        fold: `[N]` which of them judges an episode.
+    """
+
+    policies: list[Memoryless]
+    fold: Integers
+
+    @classmethod
+    def trained(cls, store: DemoStore, episodes: Integers, *, seed: int, device: torch.device | str) -> "Judges":
+        """Those of some episodes, in the order given."""
+        rng = np.random.default_rng([seed, 0])
+        fold = rng.permutation(len(episodes)) % FOLDS
+        chosen = learned_from(store, episodes, rng)
+        fold[chosen] = rng.permutation(len(chosen)) % FOLDS  # both folds have as many to learn from
+        data = StepData(store.annotated_by(None).read_packed(episodes[chosen]), torch.device(device))
+        with progress(f"need of {store.task}", FOLDS * PASSES) as bar:
+            policies = [_without_memory(data, store, fold[chosen] != own, seed + own, rng, bar) for own in range(FOLDS)]
+        return cls(policies, fold)
+
+    def judge(self, data: StepData, places: Integers) -> NDArray[np.float32]:
+        """Entropy and surprise of all steps of the episodes at these places: `[2, S]`."""
+        judged = np.empty((2, len(data)), np.float32)
+        for policy, rows in self._shared(data, places):
+            judged[:, rows] = _judge(policy, data, rows)
+        return judged
+
+    @torch.no_grad()
+    def answers(self, data: StepData, places: Integers, steps: Integers) -> NDArray[np.float32]:
+        """The distributions `[n, P]` of the actions of some steps, by the policy that judges them."""
+        found = np.empty((len(data), self.policies[0].head.width), np.float32)
+        for policy, rows in self._shared(data, places):
+            own = np.intersect1d(rows, steps)
+            for start in range(0, len(own), JUDGED):
+                some = own[start : start + JUDGED]
+                found[some] = policy.eval().answer(data.steps(some)).cpu().numpy()
+        return found[steps]
+
+    def _shared(self, data: StepData, places: Integers) -> Iterator[tuple[Memoryless, Integers]]:
+        """Each policy with the steps it judges."""
+        of_step = np.repeat(self.fold[places], data.packed.lengths)
+        return ((policy, np.flatnonzero(of_step == own)) for own, policy in enumerate(self.policies))
 
 
 def _without_memory(
@@ -118,6 +158,7 @@ def _without_memory(
         torch.manual_seed(seed)
         policy = Memoryless(store.observation, store.actions)
     policy.encoder.fit(data.observed(), len(data.frames))
+    policy.head.fit([data.packed.actions])
     policy.to(data.device)
     optimiser = torch.optim.Adam(policy.parameters(), RATE)
     best, kept, stale, done = float("inf"), policy.state_dict(), 0, 0

@@ -22,7 +22,7 @@ from attentiontuner.demos.pairs import PairTable, spans
 from attentiontuner.insight.readings import EXACT, FARTHEST, LEAST, SPREADS, Floats, Integers, Readings, log_reading
 from attentiontuner.losses import counting_loss
 from attentiontuner.models.network import Network
-from attentiontuner.models.recall import Settled
+from attentiontuner.models.recall import Recalled
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
@@ -204,22 +204,23 @@ class PairFinder:
         """The counting loss of what the labels are dealt to; in rows without labels of the mass alone."""
         batch = self.data.batch(rows)
         recalled, rate = self._recalled(batch), self._padded_rate(batch, rows)
-        wanted, voices = torch.zeros_like(recalled.scores), torch.zeros(len(rows), device=rate.device)
+        scores = recalled.whole.scores
+        wanted, voices = torch.zeros_like(scores), torch.zeros(len(rows), device=rate.device)
         for each, spread_p in zip(self.readings, self.spreads_p, strict=True):
             labels = each.labels.select(rows)
             voices += torch.from_numpy(labels.annotated.astype(np.float32)).to(rate.device)
             if len(labels):
                 window = Window(batch, labels, spread_p, each.spread)
-                wanted += deal(window, recalled.scores, rate, spread_p, each.spread, power)
+                wanted += deal(window, scores, rate, spread_p, each.spread, power)
         wanted = wanted / voices.clamp(min=1)[:, None, None]
-        told = counting_loss(recalled.scores, recalled.mass, wanted) + recalled.cut
-        guessed = recalled.mass - rate * recalled.scores.logsumexp(-1).clamp(min=-30) + recalled.cut
+        told = counting_loss(recalled.mass, (wanted * scores).sum(-1), recalled.cut)
+        guessed = recalled.mass - rate * scores.logsumexp(-1).clamp(min=-30) + recalled.cut
         real = torch.arange(batch.longest, device=rate.device) < batch.lengths[:, None]
         loss = torch.where(voices[:, None] > 0, told, guessed) * real
         return loss.sum() / rate.sum().clamp(min=1)
 
-    def _recalled(self, batch: Batch) -> Settled:
-        found: Settled = self.model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
+    def _recalled(self, batch: Batch) -> Recalled:
+        found: Recalled = self.model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
         return found
 
     @torch.no_grad()
@@ -228,7 +229,7 @@ class PairFinder:
         likeliest."""
         self.model.eval()
         batch = self.data.batch(rows)
-        scores, rate = self._recalled(batch).scores, self._padded_rate(batch, rows)
+        scores, rate = self._recalled(batch).whole.scores, self._padded_rate(batch, rows)
         for number, each in enumerate(self.readings):
             labels = each.labels.select(rows)
             if len(labels):
@@ -240,7 +241,7 @@ class PairFinder:
     @torch.no_grad()
     def amounts(self, data: DemoData, rows: Integers) -> Tensor:
         """How many things each step of these episodes recalls from each earlier one, `[B, T, T]`."""
-        return self._recalled(data.batch(rows)).amounts
+        return self._recalled(data.batch(rows)).whole.amounts
 
     @torch.no_grad()
     def consistency(self, rows: Integers) -> float:
@@ -250,7 +251,7 @@ class PairFinder:
         for start in range(0, len(rows), BATCH):
             some = rows[start : start + BATCH]
             batch = self.data.batch(some)
-            scores = self._recalled(batch).scores
+            scores = self._recalled(batch).whole.scores
             for each in self.readings:
                 labels = each.labels.select(some).settled()
                 if len(labels):

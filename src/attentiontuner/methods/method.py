@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attentiontuner.data.batch import Batch
+    from attentiontuner.data.blocks import Block
     from attentiontuner.losses import Loss
     from attentiontuner.models.network import Output
     from attentiontuner.runs.config import TrainConfig
@@ -111,9 +112,10 @@ class Method:
         """Whether the network reads each of these weights as a whole number."""
         return False
 
-    def recall_strength(self, output: "Output") -> "Tensor | None":
-        """How strongly each step recalls each other one, `[B, T, T]`, from the supervised heads of `output`: only the
-        order within a row is looked at, to say how often it recalls what the expert did. None: it does not tell."""
+    def recall_strength(self, output: "Output", block: "Block") -> "Tensor | None":
+        """How strongly each step of a block (`data.blocks`) recalls each one up to its last, `[E, Q, P]`, from the
+        supervised heads of `output`: only the order within a row is looked at, to say how often it recalls what the
+        expert did. None: it does not tell."""
         return None
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attentiontuner.data.batch import Batch
+    from attentiontuner.data.blocks import Block
     from attentiontuner.models.network import Output
-    from attentiontuner.models.recall import Settled
+    from attentiontuner.models.recall import Recalled
     from attentiontuner.runs.config import TrainConfig
 
 FEW = 2_000
@@ -124,16 +125,15 @@ class RecallHeads(RecallWithoutPairs):
             most = f"method {self.name!r} counts up to {int(math.exp(MOST))}"
             raise UserError(f"{name_of(int(labels.episode[first]))}: {pair}, but {most}")
 
-    def recall_strength(self, output: "Output") -> "Tensor":
-        recalled: Settled = output.watched[RECALL_HEAD]
-        return recalled.scores
+    def recall_strength(self, output: "Output", block: "Block") -> "Tensor":
+        recalled: Recalled = output.watched[RECALL_HEAD]
+        return recalled.settle(block).scores
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
-        """The counting loss of the annotated episodes, with what scores were cut off by added, divided by the number of
-        things that as many annotated episodes recall on average: a task whose steps recall much would otherwise drown
-        the imitation loss."""
+        """The counting loss of the annotated episodes, divided by the number of things that as many annotated episodes
+        recall on average: a task whose steps recall much would otherwise drown the imitation loss."""
         from attentiontuner.losses import counting_loss
 
-        recalled: Settled = output.watched[RECALL_HEAD]
-        rows = counting_loss(recalled.scores, recalled.mass, batch.recalled()) + recalled.cut
+        recalled: Recalled = output.watched[RECALL_HEAD]
+        rows = counting_loss(recalled.mass, recalled.told, recalled.cut)
         return (rows * batch.counted()).sum() / batch.totals.things

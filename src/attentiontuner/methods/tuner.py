@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attentiontuner.data.batch import Batch
+    from attentiontuner.data.blocks import Block, Entries
     from attentiontuner.models.attention import Watched
     from attentiontuner.models.network import Output
     from attentiontuner.runs.config import TrainConfig
+
+AT_ONCE = 2**18
+"""Attention weights that the memory loss looks at together: so many stay in a processor's cache."""
 
 
 class Vanilla(Method):
@@ -37,36 +41,48 @@ class AttentionTuner(Vanilla):
     without_pairs = "vanilla"
     memory_weight = 10.0
 
-    def recall_strength(self, output: "Output") -> "Tensor":
+    def recall_strength(self, output: "Output", block: "Block") -> "Tensor":
         """The logarithm of the largest weight of any supervised head, of observations on observations."""
         import torch
 
-        from attentiontuner.data.tokens import TOKENS_PER_STEP
-
         heads: list[Watched] = list(output.watched.values())
-        largest = torch.stack([head.log_attention() for head in heads]).amax(0)  # [B, n, n]
-        return largest[:, ::TOKENS_PER_STEP, ::TOKENS_PER_STEP]
+        return torch.stack([head.of_observations(block) for head in heads]).amax(0)
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
-        from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_of_heads
+        from attentiontuner.data.tokens import TOKENS_PER_STEP, expert_of_heads, ones_of_heads
+        from attentiontuner.models.kernels import LARGEST_HEAD, fuses
 
         heads: list[Watched] = list(output.watched.values())
-        expert = expert_of_heads(batch, len(heads), config.attend_self, config.split_pairs)
         entries = TOKENS_PER_STEP**2 * batch.totals.squares
         memory = entries.new_zeros(())
-        for watched, own in zip(heads, expert, strict=True):
-            memory = memory + _memory_sum(watched, own, batch) / entries / len(heads)
+        told = (batch, len(heads), config.attend_self, config.split_pairs)
+        in_one_pass = fuses(heads[0].projected) and heads[0].projected.shape[-1] <= LARGEST_HEAD
+        if in_one_pass or batch.rows * (TOKENS_PER_STEP * batch.longest) ** 2 <= AT_ONCE:
+            for watched, expert in zip(heads, expert_of_heads(*told), strict=True):
+                memory = memory + _memory_sum(watched, expert, batch, in_one_pass) / entries / len(heads)
+        else:
+            for watched, ones in zip(heads, ones_of_heads(*told), strict=True):
+                memory = memory + _memory_sum_in_blocks(watched, ones, batch) / entries / len(heads)
         return memory
 
 
-def _memory_sum(watched: "Watched", expert: "Tensor", batch: "Batch") -> "Tensor":
+def _memory_sum(watched: "Watched", expert: "Tensor", batch: "Batch", in_one_pass: bool) -> "Tensor":
     """Equation 4's sum over the entries of the annotated episodes, for one head and its bool `[B, n, n]`."""
     from attentiontuner.data.tokens import TOKENS_PER_STEP
     from attentiontuner.losses import LOG_FLOOR, memory_cross_entropy
-    from attentiontuner.models.kernels import LARGEST_HEAD, fuses, memory_sum
+    from attentiontuner.models.kernels import memory_sum
 
-    projected, head, layout = watched
-    if fuses(projected) and projected.shape[-1] <= LARGEST_HEAD:
+    if in_one_pass:
+        projected, head, layout = watched
         return memory_sum(projected, head, layout.bounds, expert, batch.annotated, LOG_FLOOR)
     rows = memory_cross_entropy(watched.log_attention(), expert)  # [B, n]
     return (rows * batch.counted(TOKENS_PER_STEP)).sum()
+
+
+def _memory_sum_in_blocks(watched: "Watched", ones: "Entries", batch: "Batch") -> "Tensor":
+    """The same from the ones alone, where there are too many entries to be held."""
+    from attentiontuner.data.tokens import TOKENS_PER_STEP
+    from attentiontuner.losses import memory_sum
+
+    query, key = watched.asked()
+    return memory_sum(query, key, ones, batch.counted(TOKENS_PER_STEP), batch.blocks(AT_ONCE, TOKENS_PER_STEP))

@@ -66,10 +66,12 @@ class ObservationMemory(nn.Module, ABC):
     Attributes:
         memory: M.
         kinds_in_view: K; 0 where cells have no kinds.
+        cells: numbers that `match` holds for each query and past observation.
     """
 
     memory: int
     kinds_in_view: int
+    cells: int = 1
 
     def fit(self, observed: Observed, frames: int) -> None:
         """Standardise with the training set, about `frames` observations."""
@@ -274,7 +276,8 @@ class OwnCells(DenseCells):
         super().__init__(part, options)
         self.embedding = OwnEmbedding(part, options.d_model, name)
         self.key = nn.Linear(self.embedding.channels, self.size)
-        self.memory = self.embedding.places * self.size
+        self.cells = self.embedding.places
+        self.memory = self.cells * self.size
 
     def statistics(self, frames: int) -> None:
         return None
@@ -304,7 +307,8 @@ class ImageCells(DenseCells):
         self.key = nn.Linear(self.embedding.channels, self.size)
         self.register_buffer("mean", torch.zeros(part.shape[2], *part.shape[:2]))
         self.register_buffer("scale", torch.ones(part.shape[2]))
-        self.keys = self.embedding.places * self.size
+        self.cells = self.embedding.places
+        self.keys = self.cells * self.size
         self.points, self.looks = options.points, options.looks
         self.memory = self.keys + self.embedding.places * self.looks
         if self.points:
@@ -389,6 +393,7 @@ class PartsMemory(ObservationMemory):
         self.joined = nn.Linear(len(self.parts) * options.d_model, options.d_model)
         self.sizes = [part.memory for part in self.each_part()]
         self.memory, self.kinds_in_view = sum(self.sizes), sum(part.kinds_in_view for part in self.each_part())
+        self.cells = sum(part.cells for part in self.each_part())
 
     def each_part(self) -> list[ObservationMemory]:
         return [part for part in self.parts if isinstance(part, ObservationMemory)]

@@ -21,14 +21,18 @@ observation, where actions are choices together with the action before it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from attentiontuner.data.batch import Batch, Layout
+from attentiontuner.data.blocks import Block, Entries, joined
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import causal_attention
 from attentiontuner.models.embedders import PositionalEmbedding
@@ -49,6 +53,16 @@ OPEN = 4.0
 
 LONGEST_PERIOD = 1000.0
 """Steps, over 2π, of the slowest turn of queries and keys."""
+
+HELD = {"cpu": 2**24, "cuda": 2**30}
+"""Numbers of a step on a past step that the recall head holds for a whole batch; where there are more it goes through
+the batch in blocks, and computes these anew for the gradient."""
+
+IN_A_BLOCK = {"cpu": 2**20, "cuda": 2**26}
+"""The same of one block: so many stay in the processor's cache, or keep the GPU busy."""
+
+OF_AN_ENTRY = 3
+"""Numbers of a step on a past step beside those of its cells."""
 
 # --- the head that recalls -------------------------------------------------------------------------------------------
 
@@ -142,6 +156,12 @@ class Settled(NamedTuple):
     mass: Tensor
     cut: Tensor
 
+    def of(self, block: Block) -> "Settled":
+        """The same of a block, where this is of all steps."""
+        rows, asks = block.rows, block.asks
+        scores, amounts = (own[rows, asks, block.past] for own in (self.scores, self.amounts))
+        return Settled(scores, amounts, self.mass[rows, asks], self.cut[rows, asks])
+
     def share(self) -> Tensor:
         """The weights beside a null key of score 0, `[…, P]`."""
         return self.amounts / (1 + self.mass[..., None])
@@ -153,6 +173,46 @@ def settle(scores: Tensor, possible: Tensor) -> Settled:
     scores = scores.clamp(max=MOST).masked_fill(~possible, NEVER)
     amounts = scores.exp()
     return Settled(scores, amounts, amounts.sum(-1), cut)
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What a recall head recalls at every step of a batch.
+
+    Attributes:
+        mass, cut: as in `Settled`, `[B, T]`.
+        told: Σ_p m_qp · s_qp with the multiplicities m of the batch's pairs, `[B, T]`.
+        settle: everything of the steps of a block, computed anew where there were too many to be held.
+        every: the block of all steps.
+    """
+
+    mass: Tensor
+    cut: Tensor
+    told: Tensor
+    settle: Callable[[Block], Settled]
+    every: Block
+
+    @cached_property
+    def whole(self) -> Settled:
+        """Everything of all steps, `[B, T, T]`."""
+        return self.settle(self.every)
+
+
+class Past(NamedTuple):
+    """What the recall head looks at, `[B, T, …]` of every step; see `Recall` for what they are."""
+
+    normal: Tensor
+    query: Tensor
+    value: Tensor
+    offers: Tensor
+    says: Tensor
+    memory: Tensor
+    kinds: Tensor
+
+    def of(self, block: Block) -> tuple["Past", "Past"]:
+        """Of the steps that ask, and of those they look at."""
+        asking, past = (Past(*(own[block.rows, steps] for own in self)) for steps in (block.asks, block.past))
+        return asking, past
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
@@ -275,11 +335,12 @@ class RecallTransformer(Network):
         return normal
 
     def forward(self, batch: Batch, watch: Sequence[Head] = ()) -> Output:
-        """The action distribution of every step, and a `Settled` for the recall head if it is asked for."""
+        """The action distribution of every step, and a `Recalled` for the recall head if it is asked for."""
         vectors, memory, kinds = self.observation_embedding(batch.observations)
         tokens = self.tokens(batch.per_step(vectors), batch.last_actions, batch.begins, batch.time)
         layout, recalled = Layout.of(batch, per_step=1), None
-        seeing, expert = self._schooling(batch) if self.training and watch else (float(self.config.past), None)
+        seeing, led = self._schooling(batch) if self.training and watch else (float(self.config.past), None)
+        pairs = batch.entries() if watch else None
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
             normal, projected = layer.project(tokens, batch.time)
@@ -287,23 +348,20 @@ class RecallTransformer(Network):
             mixed = causal_attention(attending, layout).flatten(1) * seeing if attending.shape[2] else tokens[:, :0]
             told: Tensor | float = 0.0
             if layer.recall is not None:
-                past = (layout.pad(batch.per_step(memory)), layout.pad(batch.per_step(kinds)))
-                asking = (layout.pad(normal), layout.pad(projected[:, :, 0]))
-                own, heard, recalled = self._recall(layer.recall, *asking, *past, expert)
+                own, heard, recalled = self._recall(layer.recall, normal, projected, memory, kinds, batch, pairs, led)
                 told, mixed = layout.pack(heard), torch.cat([layout.pack(own), mixed], -1)
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
         watched = {head: recalled for head in watch if head == RECALL_HEAD}
         return Output(self.action_head, self.output(self.output_norm(tokens)), watched)
 
-    def _schooling(self, batch: Batch) -> tuple[Tensor | float, tuple[Tensor, Tensor] | None]:
-        """What is different in training: 0 at the steps whose other heads see nothing, else 1, `[S, 1]`; and what is to
-        be recalled `[B, T, T]` with the episodes that read that, `[B]`. Which they are is drawn anew every time."""
+    def _schooling(self, batch: Batch) -> tuple[Tensor | float, Tensor | None]:
+        """What is different in training: 0 at the steps whose other heads see nothing, else 1, `[S, 1]`; and the
+        episodes that read what is to be recalled, `[B]`. Which they are is drawn anew every time."""
         alone, taught = (
             batch.annotated & (torch.rand(batch.rows, device=batch.annotated.device) < share) if share else None
             for share in (self.config.alone, self.config.teacher)
         )
-        seeing = 1.0 if alone is None else (~alone)[batch.row, None].float()
-        return seeing, None if taught is None else (batch.recalled(), taught)
+        return 1.0 if alone is None else (~alone)[batch.row, None].float(), taught
 
     def _recall(
         self,
@@ -312,30 +370,70 @@ class RecallTransformer(Network):
         projected: Tensor,
         memory: Tensor,
         kinds: Tensor,
-        expert: tuple[Tensor, Tensor] | None,
-    ) -> tuple[Tensor, Tensor, Settled]:
-        """The recall head over whole episodes `[B, T, …]`: its output `[B, T, h]`, what else it tells the step
-        `[B, T, D]`, and its scores and mass. `expert`: what is to be recalled `[B, T, T]`, and which episodes read that
-        instead `[B]`."""
-        query, _, value = projected.unbind(2)  # [B, T, h] each
-        step = torch.arange(normal.shape[1], device=normal.device)
-        past, positions = (step < step[:, None]) & self.config.past, self.positional_encoding(step)
-        cells = self.observation_embedding.match(query, memory, memory, recall.bias)
-        scores = recall.scores(normal, cells, recall.offers(normal), positions, positions)
-        own = read = settle(scores, past)
-        if expert is not None:
-            wanted, led = expert
-            amounts = torch.where(led[:, None, None], wanted, own.amounts)
-            read = own._replace(amounts=amounts, mass=amounts.sum(-1))
-        told = recall.read(read.amounts, read.mass)
-        told = told + recall.hear(read.amounts, read.mass, recall.say(normal), memory, kinds)
-        told = told + self.observation_embedding.lay(read.amounts, read.mass, memory, memory)
-        return read.share() @ value, torch.zeros_like(normal) + told, own
+        batch: Batch,
+        pairs: Entries | None,
+        led: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Recalled]:
+        """The recall head over whole episodes: its output `[B, T, h]`, what else it tells the step `[B, T, D]`, and
+        what it recalled. From packed tokens `[S, D]` and their projections `[S, 3, H, h]`, memories and kinds of the
+        distinct observations, what is to be recalled, and which episodes read that instead `[B]`."""
+        pad = Layout.of(batch, per_step=1).pad
+        said = (recall.offers(normal), recall.say(normal), batch.per_step(memory), batch.per_step(kinds))
+        past = Past(*map(pad, (normal, projected[:, 0, 0], projected[:, 2, 0], *said)))
+        every = Block(0, batch.rows, 0, batch.longest)
+        numbers, kind = self.observation_embedding.cells + OF_AN_ENTRY, normal.device.type
+        positions = self.positional_encoding(torch.arange(batch.longest, device=normal.device))
+        scores = partial(self._scores, recall, past, positions)
+        one = partial(self._recall_block, recall, past, scores, pairs, led)
+        if batch.rows * batch.longest**2 * numbers <= HELD[kind]:
+            settled = scores(every)
+            own, heard, told = one(every, settled)
+            return own, heard, Recalled(settled.mass, settled.cut, told, settled.of, every)
+        blocks = batch.blocks(max(1, IN_A_BLOCK[kind] // numbers))
+        parts = [checkpoint(one, block, use_reentrant=False, preserve_rng_state=False) for block in blocks]
+        own, heard, told, mass, cut = (joined(blocks, own, batch.longest) for own in zip(*parts, strict=True))
+        return own, heard, Recalled(mass, cut, told, scores, every)
+
+    def _scores(self, recall: Recall, past: Past, positions: Tensor, block: Block) -> Settled:
+        """What the steps of a block recall; `positions` `[T, D]` are those of all steps."""
+        asking, seen = past.of(block)
+        cells = self.observation_embedding.match(asking.query, seen.memory, asking.memory, recall.bias)
+        now, then = positions[block.asks], positions[block.past]
+        scores = recall.scores(asking.normal, cells, seen.offers, now, then)
+        step = torch.arange(block.end, device=scores.device)
+        return settle(scores, (step < step[block.asks, None]) & self.config.past)
+
+    def _recall_block(
+        self,
+        recall: Recall,
+        past: Past,
+        scores: Callable[[Block], Settled],
+        pairs: Entries | None,
+        led: Tensor | None,
+        block: Block,
+        settled: Settled | None = None,
+    ) -> tuple[Tensor, ...]:
+        """The recall head at the steps of a block: its output `[E, Q, h]`, what else it tells them `[E, Q, D]`, Σ_p m ·
+        s, and the mass and cut where they are not given, `[E, Q]` each."""
+        asking, seen = past.of(block)
+        own = read = settled or scores(block)
+        told = own.mass.new_zeros(own.mass.shape)
+        if pairs is not None:
+            wanted = pairs.matrix(block)
+            told = (wanted * own.scores).sum(-1)
+            if led is not None:
+                amounts = torch.where(led[block.rows, None, None], wanted, own.amounts)
+                read = own._replace(amounts=amounts, mass=amounts.sum(-1))
+        heard = recall.read(read.amounts, read.mass)
+        heard = heard + recall.hear(read.amounts, read.mass, seen.says, seen.memory, asking.kinds)
+        heard = heard + self.observation_embedding.lay(read.amounts, read.mass, seen.memory, asking.memory)
+        out = (read.share() @ seen.value, torch.zeros_like(asking.normal) + heard, told)
+        return out if settled is not None else (*out, own.mass, own.cut)
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
-        recalled: Settled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
-        return recalled.amounts.clamp(max=1)[None, None]
+        recalled: Recalled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
+        return recalled.whole.amounts.clamp(max=1)[None, None]
 
     # --- one step at a time ------------------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ class TrainConfig:
         seed: fixes first weights, batches, dropout and every drawn label.
         epochs: passes over the demonstrations. More than a finished run had make it longer.
         batch_size: demonstrations in a step, over all processes together.
+        parts: parts that a batch is computed in, one after another, to need less memory; the gradient is the same. As
+            many as it takes if not given.
         learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8).
         schedule: of the learning rate: constant, as in the paper, or cosine, down to a fiftieth over the whole run.
         warmup_steps: batches over which the learning rate rises from nothing.
@@ -90,6 +92,7 @@ class TrainConfig:
     seed: int = 1
     epochs: int = 300
     batch_size: int = 64
+    parts: int | None = None
     learning_rate: float = 1e-4
     schedule: Schedule = "constant"
     warmup_steps: int = 0
@@ -248,7 +251,7 @@ def check_values(given: Mapping[str, Any]) -> None:
         if given.get(name) is not None and not good(given[name]):
             raise UserError(f"{_option(name)} is {given[name]}: give {wanted}")
 
-    for name in ("epochs", "batch_size", "keep", "demos"):
+    for name in ("epochs", "batch_size", "parts", "keep", "demos"):
         check(name, lambda value: value >= 1, "at least 1")
     for name in NOT_NEGATIVE:
         check(name, lambda value: 0 <= value < math.inf, "0 or more")

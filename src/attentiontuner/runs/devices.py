@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
+from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.runs.config import Precision
 
 CPU_MEMORY_LIMIT = 4 * 2**30
@@ -20,6 +21,9 @@ CPU_MEMORY_LIMIT = 4 * 2**30
 
 GPU_MEMORY_SHARE = 0.4
 """The share of a GPU's memory that frames may fill."""
+
+NARROW = 128
+"""Products of networks no wider are too small to be shared: one thread is nearly as fast as two, and nobody waits."""
 
 
 def choose_device(name: torch.device | str | None = None) -> torch.device:
@@ -53,6 +57,19 @@ def frame_limit(device: torch.device) -> int:
     if device.type == "cpu":
         return CPU_MEMORY_LIMIT
     return int(GPU_MEMORY_SHARE * torch.cuda.get_device_properties(device).total_memory)
+
+
+@contextmanager
+def threads_for(network: NetworkConfig, device: torch.device) -> Iterator[None]:
+    """One CPU thread for a narrow network of symbols and vectors, as many as there are for others."""
+    threads = torch.get_num_threads()
+    narrow = "image" not in network.observation.kinds and getattr(network, "d_model", NARROW + 1) <= NARROW
+    if device.type == "cpu" and narrow:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

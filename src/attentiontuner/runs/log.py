@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import write_text
+from attentiontuner.core.files import shortened, write_text
 from attentiontuner.core.wording import counted
 
 
@@ -19,14 +19,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         *lines, _unfinished = path.read_bytes().split(b"\n")
     except FileNotFoundError:  # not begun yet, or finished and deleted just now
         return []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
     epochs = []
     for number, line in enumerate(lines, 1):
         try:
             epoch = json.loads(line)
             if not isinstance(epoch, dict) or not isinstance(epoch.get("epoch"), int):
                 raise ValueError("it is no epoch")
-        except ValueError as error:
-            raise UserError(f"{path}, line {number} is damaged: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, line {number} is damaged: {shortened(str(error))}") from error
         epochs.append(epoch)
     return epochs
 

@@ -13,6 +13,7 @@ Torch is imported when weights are read or written, so that a mistyped path is r
 """
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,12 +22,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import link_file, locked, read_bytes, read_json, sync_folder, write_bytes, write_json
+from attentiontuner.core.files import (
+    link_file,
+    locked,
+    read_bytes,
+    read_json,
+    reading,
+    sync_folder,
+    write_bytes,
+    write_json,
+)
+from attentiontuner.core.seals import check_tensors, not_its_checksum, sealed, unsealed
 from attentiontuner.runs import states
 from attentiontuner.runs.log import MetricsLog, read_metrics
 from attentiontuner.runs.states import Progress, State
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from attentiontuner.models.network import Network
     from attentiontuner.runs.config import TrainConfig
 
@@ -68,20 +81,24 @@ class Run:
         """The configuration it was made with."""
         from attentiontuner.runs.config import TrainConfig
 
-        return TrainConfig.from_json(self._read_config()["train"])
+        value = self._read_config()["train"]
+        with reading(self.path / CONFIG):
+            return TrainConfig.from_json(value)
 
     def task(self) -> tuple[str, dict[str, Any]]:
         """The name and the settings of the task it was trained on; unlike `config` it needs no torch."""
         config = self._read_config()["train"]
-        try:
-            return config["task"], dict(config["settings"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{self.path / CONFIG} is damaged: {error}") from error
+        with reading(self.path / CONFIG):
+            return str(config["task"]), dict(config["settings"])
 
     def longest(self) -> int | None:
         """Steps of the longest demonstration it was trained on; None where it does not know, as before 0.2."""
         longest = self._read_config().get("longest")
         return longest if isinstance(longest, int) else None
+
+    def facts(self) -> dict[str, Any]:
+        """All that `config.json` says: `train`, `data` (how many demonstrations, their fingerprints), `versions`."""
+        return {"versions": {}, **self._read_config()}
 
     def weights(self, best: bool = False) -> Path:
         """The file with the newest weights, or with the best evaluated ones."""
@@ -101,7 +118,9 @@ class Run:
             raise UserError(f"{path} is damaged: it holds no configuration")
         if value.get("schema") != SCHEMA:
             raise UserError(f"{path} has schema {value.get('schema')!r}, this attentiontuner reads {SCHEMA}")
-        return value
+        with reading(path):
+            json.dumps(value, allow_nan=False)  # numbers that nobody can have written
+        return unsealed(value, path)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The epochs so far."""
@@ -166,12 +185,13 @@ class Run:
             if (self.path / STATES).exists():
                 lost = f"it has training states but no {CONFIG}"
                 raise UserError(f"{self.path} is damaged: {lost}; delete it to start again")
+            self._remove_leftovers(config.keep)
             run = {"train": config.to_json(), "data": dict(data), "longest": longest, "versions": dict(versions)}
-            write_json(self.path / CONFIG, {"schema": SCHEMA, **run})
+            write_json(self.path / CONFIG, sealed({"schema": SCHEMA, **run}))
             return
         before = self._read_config()
         now = self._grown(before, config, data)
-        self._remove_leftovers()
+        self._remove_leftovers(config.keep)
         done = self.progress() or Progress(0, 0, 0.0)
         sessions = before.get("sessions", [])
         latest = sessions[-1]["versions"] if sessions else before.get("versions")
@@ -179,7 +199,7 @@ class Run:
             session = {"epoch": done.epoch, "batch": done.batch, "versions": dict(versions)}
             now = {**now, "sessions": [*sessions, session]}
         if now != before:
-            write_json(self.path / CONFIG, now)
+            write_json(self.path / CONFIG, sealed(now))
 
     def _grown(self, before: dict[str, Any], config: "TrainConfig", data: Mapping[str, Any]) -> dict[str, Any]:
         """`before`, with more epochs where the run becomes longer; refused where anything else differs."""
@@ -196,12 +216,14 @@ class Run:
                 raise UserError(f"{made}, now it is {now!r}: use the same, or another --out")
         return {**before, "train": grown} if longer else before
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftovers(self, keep: int) -> None:
         """Of a process that was killed while it wrote; the weights beside the states are again the newest state's."""
-        for name in (CONFIG, METRICS, MODEL, BEST):
+        for name in (CONFIG, METRICS, MODEL, BEST, NEED, PAIRS):
             for path in self.path.glob(f".{name}*"):
                 path.unlink(missing_ok=True)
-        states.remove_leftovers(self.path / STATES)
+        for path in (self.path / HEATMAPS).glob(".*"):
+            path.unlink(missing_ok=True)
+        states.remove_leftovers(self.path / STATES, keep)
         newest = states.newest(self.path / STATES)
         if newest is not None and (newest / states.MODEL_FILE).exists():
             link_file(newest / states.MODEL_FILE, self.path / MODEL)
@@ -229,14 +251,39 @@ class Run:
         """The trained network: with the newest weights, or the best evaluated ones. The file is read once."""
         config, path = self.open(self.path).config(), self.weights(best)
         content = read_bytes(path)
-        model = config.network.build()
+        sha256 = hashlib.sha256(content).hexdigest()
+        with reading(self.path / CONFIG):
+            model = config.network.build()
         try:
-            model.load_state_dict(states.parse_weights(content, path))
+            model.load_state_dict(self._checked(content, path, sha256))
         except RuntimeError as error:
             raise UserError(
                 f"{path}: its weights do not fit {CONFIG}; it is damaged, or another version of attentiontuner made it"
             ) from error
-        return Trained(self, model.eval(), config, hashlib.sha256(content).hexdigest())
+        return Trained(self, model.eval(), config, sha256)
+
+    def _checked(self, content: bytes, path: Path, sha256: str) -> "dict[str, Tensor]":
+        """The weights in `content`, which is that of `path`; others than were written are a `UserError`."""
+        try:
+            weights = states.parse_weights(content, path)
+            if not check_tensors(content, path) and path.name == MODEL:  # of an older version: its states may know it
+                known = states.checksums(self.path / STATES)
+                if known and sha256 not in known:
+                    raise UserError(f"{path} is damaged: {not_its_checksum(path)}")
+        except UserError as error:
+            remedy = "restore it from a copy, or train again"
+            if path.name == MODEL and (self.path / STATES).is_dir():
+                remedy = "the same `train` command makes it again from the newest state"
+            elif path.name == BEST:
+                remedy = "restore it from a copy, or take the newest weights"
+            raise UserError(f"{error}; {remedy}") from error
+        return weights
+
+    def publish_to(self, folder: Path, weights: bytes) -> "Run":
+        """The run in `folder` that has this one's configuration and, as safetensors, these weights; nothing else."""
+        write_json(folder / CONFIG, sealed(self._read_config()))
+        write_bytes(folder / MODEL, weights)
+        return Run(folder)
 
     def copy_to(self, target: Path) -> None:
         """Copy configuration, metrics and weights; killed at any moment, `target` holds them all or is not there."""

@@ -9,6 +9,7 @@ Torch is imported when weights are read or written.
 """
 
 import hashlib
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +19,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from safetensors import SafetensorError
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_bytes, read_json, sync_folder, write_bytes, write_json, write_text
+from attentiontuner.core.files import (
+    WRONG_CONTENT,
+    read_bytes,
+    read_json,
+    reading,
+    shortened,
+    sync_folder,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from attentiontuner.core.seals import check_tensors, not_its_checksum, seal_tensors, sealed, unsealed
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
 LATEST, STATE_FILE, MODEL_FILE, TRAINING_FILE = "latest", "state.json", "model.safetensors", "training.safetensors"
+
+
+NAME = re.compile(r"\d{5,}-\d{5,}")
 
 
 class Progress(NamedTuple):
@@ -63,14 +78,19 @@ def save_state(states: Path, state: State, keep: int) -> None:
         write_bytes(fresh / name, content)
     checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     value = {"epoch": state.epoch, "batch": state.batch, "numbers": dict(state.numbers), "sha256": checksums}
-    write_json(fresh / STATE_FILE, value)
+    write_json(fresh / STATE_FILE, sealed(value))
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     sync_folder(states)
     write_text(states / LATEST, state.name + "\n")
-    for old in [path for path in _complete(states) if path.name < state.name][: -(keep - 1) or None]:
+    _forget(states, state.name, keep)
+
+
+def _forget(states: Path, name: str, keep: int) -> None:
+    """Delete all states but the one called `name` and the `keep - 1` before it."""
+    for old in [path for path in _complete(states) if path.name < name][: -(keep - 1) or None]:
         shutil.rmtree(old, ignore_errors=True)
-    for later in [path for path in _complete(states) if path.name > state.name]:
+    for later in [path for path in _complete(states) if path.name > name]:
         shutil.rmtree(later, ignore_errors=True)
 
 
@@ -79,7 +99,10 @@ def newest(states: Path) -> Path | None:
     pointer = states / LATEST
     if not pointer.exists():
         return None
-    return states / pointer.read_text(encoding="utf-8", errors="replace").strip()
+    name = read_bytes(pointer).decode(errors="replace").strip()
+    if not NAME.fullmatch(name):
+        raise UserError(f"{pointer} is damaged: {shortened(name)!r} is no state; {_way_out(states, '')}")
+    return states / name
 
 
 def load_state(states: Path) -> State | None:
@@ -88,13 +111,13 @@ def load_state(states: Path) -> State | None:
     if folder is None:
         return None
     try:
-        value = read_json(folder / STATE_FILE)
+        value = _read(folder)
         model, training = (
             parse_weights(read_bytes(folder / file), folder / file, value["sha256"][file])
             for file in (MODEL_FILE, TRAINING_FILE)
         )
         return State(int(value["epoch"]), int(value["batch"]), model, training, value["numbers"])
-    except (UserError, KeyError, TypeError, ValueError) as error:
+    except WRONG_CONTENT as error:
         problem = str(error) if isinstance(error, UserError) else f"its newest state is damaged ({error!r})"
         raise UserError(f"{states.parent} cannot go on: {problem}; {_way_out(states, folder.name)}") from error
 
@@ -104,20 +127,37 @@ def read_progress(states: Path) -> Progress | None:
     folder = newest(states)
     if folder is None:
         return None
-    value = read_json(folder / STATE_FILE)
-    try:
+    value = _read(folder)
+    with reading(folder / STATE_FILE):
         return Progress(int(value["epoch"]), int(value["batch"]), float(value["numbers"]["seconds"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{folder / STATE_FILE} is damaged: {error!r}") from error
 
 
-def remove_leftovers(states: Path) -> None:
-    """Delete what a killed process left unfinished."""
+def checksums(states: Path) -> set[str]:
+    """Those of the weights of all states that are there."""
+    known = {}
+    for folder in _complete(states):
+        with reading(folder / STATE_FILE):
+            known[folder] = str(_read(folder)["sha256"][MODEL_FILE])
+    return set(known.values())
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What `state.json` of a state says."""
+    value = read_json(folder / STATE_FILE)
+    if not isinstance(value, dict):
+        raise UserError(f"{folder / STATE_FILE} is damaged: it holds no state")
+    return unsealed(value, folder / STATE_FILE)
+
+
+def remove_leftovers(states: Path, keep: int) -> None:
+    """Delete what a killed process left unfinished, and the states but the `keep` newest."""
     for path in states.glob(".*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+    if (folder := newest(states)) is not None and (folder / STATE_FILE).exists():
+        _forget(states, folder.name, keep)
 
 
 def _way_out(states: Path, name: str) -> str:
@@ -135,11 +175,10 @@ def _complete(states: Path) -> list[Path]:
 
 
 def weight_bytes(tensors: "Mapping[str, Tensor]") -> bytes:
-    """Named tensors as the content of a safetensors file."""
+    """Named tensors as the content of a safetensors file, with its seal."""
     from safetensors.torch import save
 
-    content: bytes = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    return content
+    return seal_tensors(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
 
 
 def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> "dict[str, Tensor]":
@@ -147,7 +186,8 @@ def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> "dic
     from safetensors.torch import load
 
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise UserError(f"{path} is damaged: its content does not have its checksum")
+        raise UserError(f"{path} is damaged: {not_its_checksum(path)}")
+    check_tensors(content, path)
     try:
         tensors: dict[str, Tensor] = load(content)
     except (SafetensorError, ValueError) as error:

@@ -125,6 +125,23 @@ class Part:
         np.put_along_axis(ones, numbers.astype(np.int64) + np.cumsum(limits) - limits, 1, 1)
         return ones
 
+    def _one_chosen(self, given: Any) -> NDArray[np.float32] | None:
+        """One whole number for each of its choices, without detours; None where something else is given."""
+        if not len(self.choices) < self.shape[0]:
+            return None
+        if type(given) is np.ndarray and given.dtype.kind in "iu" and given.ndim == 1:
+            given = given.tolist()
+        numbers = (given,) if type(given) is int else given
+        if type(numbers) not in (tuple, list) or len(numbers) != len(self.choices):
+            return None
+        ones, first = np.zeros(self.shape, np.float32), 0
+        for number, count in zip(numbers, self.choices, strict=True):
+            if type(number) is not int or not 0 <= number < count:
+                return None  # it is refused elsewhere, in words
+            ones[first + number] = 1
+            first += count
+        return ones
+
     def _typed(self, array: NDArray[Any]) -> NDArray[Any]:
         if array.dtype == self.dtype:
             return array
@@ -156,10 +173,14 @@ class Part:
                 fine = self.kind == "image" or not np.count_nonzero(given > self._highest)
             if fine:
                 return given.copy()
+        if (ones := self._one_chosen(given)) is not None:
+            return ones
         return self.decode(self.encode_one(given)[None]).reshape(self.shape).copy()
 
     def encode_one(self, given: Any) -> NDArray[np.uint8]:
         """One, checked, as bytes `[nbytes]`."""
+        if (ones := self._one_chosen(given)) is not None:
+            return ones.view(np.uint8)
         whole = np.concatenate([np.ravel(leaf) for leaf in _leaves(given)]) if self._apart(given) else given
         encoded: NDArray[np.uint8] = self.encode([whole])[0]
         return encoded

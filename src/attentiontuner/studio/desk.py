@@ -31,6 +31,9 @@ from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.session import EditState, Session
 from attentiontuner.studio.times import check_seconds
 
+DONE_MARKS = 10_000
+"""Changes that are known by their marks to be made."""
+
 OPEN_SESSIONS = 256
 """Demonstrations whose undo history is kept; the one untouched for longest is forgotten first."""
 
@@ -57,7 +60,8 @@ class Desk:
         self.root = root
         self._store: DemoStore | None = None
         self._lock = threading.RLock()
-        self._sessions: OrderedDict[tuple[str, int], Session] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, int, str], Session] = OrderedDict()
+        self._done: OrderedDict[str, None] = OrderedDict()
         self._waiting_seconds: dict[tuple[str, int], float] = {}
 
     @property
@@ -76,10 +80,8 @@ class Desk:
     def demonstration(self, episode: int) -> Demonstration:
         """Episode number `episode`, without anybody's pairs."""
         with self._lock:
-            store = self.store
-            if not 0 <= episode < len(store):
-                raise Missing(f"there is no demonstration {episode}: the data set has {len(store)}, counted from 0")
-            return store[episode]
+            self.length(episode)
+            return self.store[episode]
 
     def overview(self, annotator: str) -> dict[str, list[int]]:
         """Which episodes `annotator` has annotated, and which are flagged."""
@@ -89,21 +91,40 @@ class Desk:
         flagged = {e for e, a in annotations.items() if a.flagged} | {e for e, r in remarks.items() if r.flagged}
         return {"annotated": sorted(annotations), "flagged": sorted(flagged)}
 
-    def open(self, annotator: str, episode: int) -> tuple[Session, str]:
-        """The session of this demonstration as it is saved now, and its version."""
+    def length(self, episode: int) -> int:
+        """Steps of episode number `episode`, without reading a frame."""
         with self._lock:
-            session, _ = self._current(annotator, episode)
+            if not 0 <= episode < len(self.store):
+                raise Missing(f"there is no demonstration {episode}: the data set has {len(self.store)}")
+            return int(self.store.lengths[episode])
+
+    def open(self, annotator: str, episode: int, window: str = "") -> tuple[Session, str]:
+        """The session of this demonstration as it is saved now, and its version. Each window has its own undo."""
+        with self._lock:
+            session, _ = self._current(annotator, episode, window)
             return session, version(session.state)
 
-    def change(self, annotator: str, episode: int, seen: str, action: Action, seconds: float = 0.0) -> Session:
+    def change(
+        self,
+        annotator: str,
+        episode: int,
+        seen: str,
+        action: Action,
+        seconds: float = 0.0,
+        window: str = "",
+        mark: str = "",
+    ) -> Session:
         """Do `action` and save it at once, if `seen` is the version that is saved now.
 
-        An action that is already done (a request sent again because its answer was lost) is no conflict.
+        An action that is already done (a request sent again because its answer was lost) is no conflict; one with a
+        `mark` is done once.
         """
         if annotator == EXPERT_ANNOTATOR:
             raise UserError(f"the labels of {EXPERT_ANNOTATOR!r} belong to the scripted expert: use another name")
         with self._lock:
-            session, stored = self._current(annotator, episode)
+            session, stored = self._current(annotator, episode, window)
+            if mark and mark in self._done:
+                return session
             trial = session.copy()
             changed = action(trial)
             if changed and seen != version(session.state):
@@ -113,9 +134,11 @@ class Desk:
             self.spend(annotator, episode, seconds)
             if changed:
                 self._save(annotator, episode, trial, stored)
-                self._sessions[annotator, episode] = trial
-                return trial
-            return session
+                self._sessions[annotator, episode, window] = trial
+            self._done[mark] = None
+            while len(self._done) > DONE_MARKS:
+                self._done.popitem(last=False)
+            return trial if changed else session
 
     def spend(self, annotator: str, episode: int, seconds: float) -> None:
         """Add active seconds; they are written with the next change, or by `settle`. A script's labels take none."""
@@ -133,15 +156,16 @@ class Desk:
             if stored is not None and self._waiting_seconds.get((annotator, episode)):
                 self._save(annotator, episode, session, stored)
 
-    def _current(self, annotator: str, episode: int) -> tuple[Session, Annotation | None]:
+    def _current(self, annotator: str, episode: int, window: str = "") -> tuple[Session, Annotation | None]:
         check_annotator(annotator)
-        length = len(self.demonstration(episode))
+        length, key = self.length(episode), (annotator, episode, window)
         stored = read_annotation(self.root, annotator, episode)
         state = state_of(stored, read_remarks(self.root, annotator).get(episode, Remark()))
-        session = self._sessions.get((annotator, episode))
+        session = self._sessions.get(key)
+        # What another window has changed since is not this one's to undo: its history begins anew.
         if session is None or version(session.state) != version(state):
-            session = self._sessions[annotator, episode] = Session(length, state)
-        self._sessions.move_to_end((annotator, episode))
+            session = self._sessions[key] = Session(length, state)
+        self._sessions.move_to_end(key)
         while len(self._sessions) > OPEN_SESSIONS:
             self._sessions.popitem(last=False)
         return session, stored
@@ -216,6 +240,7 @@ def changes_as_json(session: Session) -> dict[str, Any]:
         "version": version(state),
         "annotated": state.annotated,
         "pairs": state.rows(),
+        "about": [[p, q, *known] for (p, q), known in sorted(state.uncertain.items())],
         "origins": [[p, q, source] for (p, q), source in sorted(state.origins.items())],
         "rejected": sorted(state.rejected),
         "note": state.note,

@@ -1,6 +1,7 @@
 """The episode a person is playing, one step at a time, and the data set it is saved to."""
 
 import base64
+import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ import gymnasium as gym
 import numpy as np
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.seeds import EVALUATION_END, EVALUATION_START, demonstration_seed
+from attentiontuner.core.seeds import EVALUATION_END, EVALUATION_START, SEEDS_PER_BLOCK, demonstration_seed
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.demos.store.writer import DemoWriter
 from attentiontuner.spaces.observation import ObservationSpec
+from attentiontuner.studio.journal import Journal
 from attentiontuner.studio.sprites import PLAY_PIXELS, large_frame
 from attentiontuner.studio.times import check_seconds, record_playing
 from attentiontuner.tasks.task import Task
@@ -62,6 +64,8 @@ class PlayedEpisode:
 class Player:
     """One person at one environment. An episode is in the data set only after `save`; until then `discard` undoes it.
 
+    What is being played is in a journal from its first step on: a studio that was killed goes on with it.
+
     Args:
         root: data set folder; one that is not there is made at once, so that a wrong one is told before anybody plays.
         task: what is played.
@@ -88,7 +92,11 @@ class Player:
             seed=None,
         )
         self.saved: list[int] = self._stored_seeds()
-        self._restart(self._coming()[0])
+        self._last: tuple[int, int, int] | None = None  # seed, steps and number of the episode saved last
+        self._journal = Journal(root, name, task.name, dict(task.settings))
+        self._resumed = self._resume()
+        if not self._resumed:
+            self._restart(self._coming()[0])
 
     def state(self) -> dict[str, Any]:
         """What the page shows: the present frame and how the episode stands. Nothing the agent does not see."""
@@ -98,7 +106,7 @@ class Player:
     def start(self, seed: int | None = None) -> dict[str, Any]:
         """Begin an episode: with `seed`, or with the next one that is not saved yet. What was played is discarded."""
         with self._lock:
-            self._restart(self._coming()[0] if seed is None else check_seed(seed))
+            self._restart(self._following() if seed is None else check_seed(seed))
             return self._state()
 
     def step(self, action: int, made: int) -> dict[str, Any]:
@@ -114,17 +122,24 @@ class Player:
             if not 0 <= action < len(playable):
                 there = counted(len(playable), "action")
                 raise UserError(f"action {action}, but there are only {there}, counted from 0")
-            taken = self.task.actions.one(playable[action][1])
-            observation, reward, terminated, truncated, info = self._env.step(taken)
-            episode.actions.append(taken)
-            episode.played.append(action)
-            episode.rewards.append(float(reward))
-            episode.frames.append(self.task.seen(observation))
-            at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
-            episode.terminated, episode.truncated = bool(terminated), bool(truncated) or at_the_end
-            end = (float(reward), episode.terminated, info)
-            episode.success = episode.ended and self.task.solved(*end, sum(episode.rewards), len(episode.rewards))
+            self._journal.add(action)
+            self._resumed = False
+            self._take(action)
             return self._state()
+
+    def _take(self, action: int) -> None:
+        """One step of the environment."""
+        episode = self._episode
+        taken = self.task.actions.one(self.task.playable[action][1])
+        observation, reward, terminated, truncated, info = self._env.step(taken)
+        episode.actions.append(taken)
+        episode.played.append(action)
+        episode.rewards.append(float(reward))
+        episode.frames.append(self.task.seen(observation))
+        at_the_end = not terminated and len(episode.actions) >= self.task.max_steps  # nothing learns from more
+        episode.terminated, episode.truncated = bool(terminated), bool(truncated) or at_the_end
+        end = (float(reward), episode.terminated, info)
+        episode.success = episode.ended and self.task.solved(*end, sum(episode.rewards), len(episode.rewards))
 
     def discard(self) -> dict[str, Any]:
         """Undo the whole episode: back to its first frame, with the same seed."""
@@ -132,26 +147,71 @@ class Player:
             self._restart(self._episode.seed)
             return self._state()
 
-    def save(self, seconds: float) -> int:
-        """Write the ended episode to the data set and begin the next; the number it got."""
+    def save(self, seconds: float, which: tuple[int, int] | None = None) -> int:
+        """Write the ended episode to the data set and begin the next; the number it got.
+
+        `which` names it by seed and steps: the one that was saved last is not saved again, nor another in its place.
+        """
         check_seconds(seconds)
         with self._lock:
-            if not self._episode.ended:
+            episode = self._episode
+            if which is not None and which != (episode.seed, len(episode.actions)):
+                if self._last is not None and which == self._last[:2]:
+                    return self._last[2]
+                raise OutOfStep("this is another episode by now: look again before it is saved")
+            if not episode.ended:
                 raise UserError("the episode is not over yet: only whole episodes are saved")
-            (number,) = self._writer.append([self._episode.demonstration(self.task.observation)])
+            (number,) = self._writer.append([episode.demonstration(self.task.observation)])
             # From here on the episode is in the data set: whatever fails below, it must not be saved again.
-            self.saved.append(self._episode.seed)
-            self._restart(self._coming()[0])
+            self.saved.append(episode.seed)
+            self._last = episode.seed, len(episode.actions), number
+            self._restart(self._following())
             record_playing(self.root, number, self.name, seconds)
             return number
 
     def close(self) -> None:
         with self._lock:
             self._env.close()
+            self._journal.close()
 
     def _restart(self, seed: int) -> None:
+        self._journal.start(seed)
+        self._reset(seed)
+        self._resumed = False
+
+    def _reset(self, seed: int) -> None:
         observation, _ = self._env.reset(seed=seed)
         self._episode = PlayedEpisode(seed, [self.task.seen(observation)])
+
+    def _resume(self) -> bool:
+        """Play again what was under way when a studio was killed; whether there was anything."""
+        underway = self._journal.read()
+        if underway is None or not underway.played or not set(underway.played) <= set(range(len(self.task.playable))):
+            return False
+        self._reset(check_seed(underway.seed))
+        for action in underway.played:
+            if not self._episode.ended:
+                self._take(action)
+        return not self._is_stored()
+
+    def _is_stored(self) -> bool:
+        """Whether the episode is the data set's last: it was saved, and the studio killed before the next began."""
+        if not self.saved or self.saved[-1] != self._episode.seed:
+            return False
+        stored = DemoStore.open(self.root)[-1].actions
+        return np.array_equal(stored, np.array(self._episode.actions))
+
+    def _following(self) -> int:
+        """The seed after the present one, of those that are not saved; after the last listed one the first again."""
+        saved, now = set(self.saved), self._episode.seed
+        if self._listed:
+            place = self._listed.index(now) + 1 if now in self._listed else 0
+            around = [*self._listed[place:], *self._listed[:place]]
+            return next((seed for seed in around if seed not in saved), around[0])
+        first = demonstration_seed(self._seed, 0)
+        if not first <= now < demonstration_seed(self._seed, SEEDS_PER_BLOCK - 1):
+            return self._coming()[0]
+        return next(seed for seed in itertools.count(now + 1) if seed not in saved)
 
     def _coming(self) -> list[int]:
         """The next seeds that are not saved yet, the nearest first; the first listed one again when all are played."""
@@ -183,6 +243,7 @@ class Player:
             "lastAction": self.task.playable[episode.played[-1]][0] if episode.played else None,
             "ended": episode.ended,
             "success": episode.success,
+            "resumed": self._resumed,
             "savedSeeds": self.saved[-SEEDS_AHEAD:],
             "saved": len(self.saved),
             "comingSeeds": self._coming(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attentiontuner.core import files
-from attentiontuner.core.errors import UserError
+from attentiontuner.demos.annotations import NAME
 from attentiontuner.demos.store.manifest import LOCK
 
 
@@ -24,13 +24,16 @@ def read_remarks(root: Path, annotator: str) -> dict[int, Remark]:
     path = _file(root, annotator)
     if not path.is_file():
         return {}
-    try:
+    with files.reading(path, "move it away to go on without these remarks"):
         return {
             int(episode): Remark(str(value["note"]), bool(value["flagged"]))
             for episode, value in files.read_json(path).items()
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {error!r}; move it away to go on without these remarks") from error
+
+
+def remarking(root: Path) -> list[str]:
+    """The names of those who have remarks, in alphabetical order."""
+    return sorted(path.stem for path in _file(root, "").parent.glob("*.json") if NAME.fullmatch(path.stem))
 
 
 def write_remark(root: Path, annotator: str, episode: int, remark: Remark) -> None:
@@ -39,6 +42,7 @@ def write_remark(root: Path, annotator: str, episode: int, remark: Remark) -> No
         remarks = read_remarks(root, annotator)
         if remarks.get(episode, Remark()) == remark:
             return
+        files.remove_leftovers(_file(root, annotator))
         remarks.pop(episode, None)
         if remark != Remark():
             remarks[episode] = remark

@@ -1,10 +1,10 @@
 """The web around the desk and the player: routes, answers, and the launch on the loopback address."""
 
+import hashlib
 import secrets
 import socket
 import threading
 import webbrowser
-from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
@@ -20,15 +20,15 @@ from attentiontuner.demos.annotations import check_annotator, read_annotations
 from attentiontuner.studio import agree
 from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json
 from attentiontuner.studio.gallery import Gallery
-from attentiontuner.studio.guard import Guard
+from attentiontuner.studio.guard import Guard, refusal_of
+from attentiontuner.studio.guidance import Guidance
+from attentiontuner.studio.overview import STATIC, serve_guidance, serve_table
 from attentiontuner.studio.play import OutOfStep, Player
 from attentiontuner.studio.requests import ChangeBody, SaveBody, StartBody, StepBody, TimeBody
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.tasks.task import all_tasks
 from attentiontuner.viz.curves import curves_of
 
-STATIC = Path(__file__).parent / "static"
-LOOPBACK = "127.0.0.1"
 USUAL_PORT = 8737
 
 
@@ -53,7 +53,10 @@ def create_app(
     launch = secrets.token_hex(4)
     _answer_errors(app)
     _serve_pages(app, player)
-    _serve_annotation(app, desk, suggester or Suggester(desk), annotator, launch)
+    suggester = suggester or Suggester(desk)
+    _serve_annotation(app, desk, suggester, annotator, launch)
+    serve_table(app, desk, suggester, annotator, launch)
+    serve_guidance(app, Guidance(desk, player.task if player else None, labels=suggester.enabled))
     if player is not None:
         _serve_play(app, desk, player, steps_per_second)
     return app
@@ -90,42 +93,52 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             "annotators": sorted({*store.annotators(), who}),
             "sources": [source._asdict() for source in suggester.sources(who)],
             "launch": launch,
+            "first": first_annotator,
+            "folder": folder_mark(desk),
             **desk.overview(who),
         }
 
     @app.get("/api/episodes/{episode}")
-    def open_episode(episode: int, annotator: str) -> dict[str, Any]:
+    def open_episode(episode: int, annotator: str, window: str = "") -> JSONResponse:
         demonstration, actions = desk.demonstration(episode), desk.store.actions
-        session, _ = desk.open(annotator, episode)
-        sprites = gallery.sheet(episode).layout()
+        session, _ = desk.open(annotator, episode, window[:64])
+        sprites = gallery.sprites(episode).layout()
         gallery.draw_ahead(episode + 1)
-        return {
-            "episode": episode,
-            "length": len(demonstration),
-            "seed": demonstration.seed,
-            "success": demonstration.success,
-            "steps": [*map(int if actions.kind == "discrete" else actions.name, demonstration.actions)],
-            "sprites": sprites,
-            "curves": _curves(desk, demonstration),
-            "state": changes_as_json(session),
-        }
+        # A response of our own: what FastAPI does to lists of 20,000 numbers takes longer than all the rest.
+        return JSONResponse(
+            {
+                "episode": episode,
+                "length": len(demonstration),
+                "seed": demonstration.seed,
+                "success": demonstration.success,
+                "steps": [*map(int if actions.kind == "discrete" else actions.name, demonstration.actions)],
+                "sprites": sprites,
+                "curves": _curves(desk, demonstration),
+                "state": changes_as_json(session),
+            }
+        )
 
-    @app.get("/api/episodes/{episode}/sprites.png")
-    def sprite_png(episode: int) -> Response:
-        return _png(gallery.sheet(episode).png)
+    @app.get("/api/episodes/{episode}/sprites/{sheet}.png")
+    def sprite_png(episode: int, sheet: int) -> Response:
+        return _png(gallery.sheet(episode, sheet))
+
+    @app.get("/api/episodes/{episode}/glance.png")
+    def glance(episode: int) -> Response:
+        return _png(gallery.glance(episode))
 
     @app.get("/api/episodes/{episode}/frames/{step}.png")
     def frame(episode: int, step: int) -> Response:
         return _png(gallery.frame(episode, step))
 
     @app.get("/api/episodes/{episode}/suggestions")
-    def suggestions(episode: int, annotator: str, source: str) -> dict[str, Any]:
-        return {"source": source, "pairs": suggester.suggest(check_annotator(annotator), episode, source)}
+    def suggestions(episode: int, annotator: str, source: str) -> JSONResponse:
+        return JSONResponse({"source": source, "pairs": suggester.suggest(check_annotator(annotator), episode, source)})
 
     @app.post("/api/episodes/{episode}/change")
-    def change(episode: int, body: ChangeBody) -> dict[str, Any]:
-        session = desk.change(body.annotator, episode, body.version, body.edit.action(), body.seconds)
-        return changes_as_json(session)
+    def change(episode: int, body: ChangeBody) -> JSONResponse:
+        edit = body.edit.action()
+        session = desk.change(body.annotator, episode, body.version, edit, body.seconds, body.window, body.mark)
+        return JSONResponse(changes_as_json(session))
 
     @app.post("/api/episodes/{episode}/time")
     def leave(episode: int, body: TimeBody) -> dict[str, Any]:
@@ -169,7 +182,7 @@ def _serve_play(app: FastAPI, desk: Desk, player: Player, steps_per_second: floa
     @app.post("/api/play/save")
     def save(body: SaveBody) -> dict[str, Any]:
         try:
-            number = player.save(body.seconds)
+            number = player.save(body.seconds, (body.seed, body.made))
         finally:
             desk.refresh()
         return {"episode": number, **player.state()}
@@ -208,8 +221,8 @@ def _answer_errors(app: FastAPI) -> None:
         return answer(422, f"{place}: {first['msg']}".encode("utf-8", "replace").decode())
 
     @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return answer(error.status_code, error.detail)
+    def refused(request: Request, error: HTTPException) -> Response:
+        return refusal_of(request.scope, error.status_code, str(error.detail))
 
 
 def _curves(desk: Desk, demonstration: Demonstration) -> list[dict[str, Any]]:
@@ -226,14 +239,20 @@ def _curves(desk: Desk, demonstration: Demonstration) -> list[dict[str, Any]]:
     ]
 
 
+def folder_mark(desk: Desk) -> str:
+    """What tells this data set from others: changes that wait in a browser are made to no other."""
+    shards = desk.store.manifest.shards
+    content = f"{desk.root.resolve()} {shards[0].sha256 if shards else ''}"
+    return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
 def _png(content: bytes) -> Response:
     return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
 
 def guarded(app: FastAPI, token: str, host: str, port: int) -> Guard:
     """`app` behind its guard: only requests to this host and port, with this token."""
-    names = {_in_address(host), LOOPBACK, "localhost", "[::1]"}
-    return Guard(app, token, [f"{name}:{port}" for name in names], cookie=f"studio_{port}")
+    return Guard(app, token, [f"{_in_address(host)}:{port}"])
 
 
 def _in_address(host: str) -> str:

@@ -4,7 +4,8 @@ A state is a frozen value; an edit is a function state → state. Every state th
 has 0 <= p < q < T, each origin belongs to a pair that is there. So whatever a person does, the result can be saved.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -15,7 +16,16 @@ from attentiontuner.core.wording import counted
 Pair: TypeAlias = tuple[int, int]
 """(p, q): the observation at step p was recalled for the decision at step q."""
 
+Block: TypeAlias = tuple[int, int, int, int]
+"""(first p, last p, first q, last q): every pair p < q of these steps."""
+
+About: TypeAlias = tuple[int, int, int, int, float]
+"""(first p, last p, first q, last q, weight) of a pair that is one step somewhere in each interval, or counts less."""
+
 MAX_MULTIPLICITY = 99
+MAX_BLOCK_PAIRS = 250_000
+"""Pairs that one edit can add or remove: everything before every step of an episode of 700."""
+
 MAX_NOTE = 4000
 MAX_SOURCE = 200
 ODD_LINE_ENDS = dict.fromkeys(map(ord, "\x85\u2028\u2029"), "\n")
@@ -33,8 +43,8 @@ class EditState:
         note: free text.
         flagged: somebody should look at this demonstration again.
         rejected: suggestions (source, p, q) that were turned down.
-        uncertain: (p, q) → (first p, last p, first q, last q, weight) of pairs that are known less, or count less, than
-            others; the page shows them at the middle of their intervals and edits leave them as they are.
+        uncertain: (p, q) → `About` of pairs that are known less, or count less, than others; (p, q) is the middle of
+            their intervals.
     """
 
     pairs: Mapping[Pair, int] | None = None
@@ -42,7 +52,7 @@ class EditState:
     note: str = ""
     flagged: bool = False
     rejected: frozenset[tuple[str, int, int]] = frozenset()
-    uncertain: Mapping[Pair, tuple[int, int, int, int, float]] = field(default_factory=dict)
+    uncertain: Mapping[Pair, About] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.pairs is not None:
@@ -64,27 +74,47 @@ Edit: TypeAlias = Callable[[EditState, int], EditState]
 """(state, number of steps T) → state; a `UserError` where the edit makes no sense for T steps."""
 
 
-def add(pairs: Iterable[Pair], source: str | None = None) -> Edit:
-    """Add pairs that are not there yet; with a `source` they are accepted suggestions and keep its name."""
+def add(
+    pairs: Iterable[Pair],
+    source: str | None = None,
+    counts: Sequence[int] = (),
+    about: Sequence[About | None] = (),
+    blocks: Iterable[Block] = (),
+) -> Edit:
+    """Add pairs that are not there yet; with a `source` they are accepted suggestions and keep its name.
+
+    `counts` and `about` have an entry for each of `pairs`, or none at all: every pair counts once and its steps are
+    known. `blocks` are added too.
+    """
     wanted = list(pairs)
+    if len(counts) not in (0, len(wanted)) or len(about) not in (0, len(wanted)):
+        raise UserError("counts and intervals must be given for every pair, or for none")
+    details: dict[Pair, tuple[int, About | None]] = {}
+    for place, pair in enumerate(wanted):  # of a pair that is given twice, the first counts
+        details.setdefault(pair, (counts[place] if counts else 1, about[place] if about else None))
 
     def edit(state: EditState, length: int) -> EditState:
         _check_source(source)
-        new = [pair for pair in dict.fromkeys(_checked(wanted, length)) if pair not in (state.pairs or {})]
+        asked = dict.fromkeys([*_checked(wanted, length), *_inside(blocks, length)])
+        new = {pair: details.get(pair, (1, None)) for pair in asked if pair not in (state.pairs or {})}
         if not new:
             return state
-        origins = dict(state.origins)
-        if source is not None:
-            origins.update(dict.fromkeys(new, source))
-        rejected = frozenset(entry for entry in state.rejected if entry[1:] not in set(new))
+        for pair, (times, uncertain) in new.items():
+            _check_count(pair, times)
+            _check_about(pair, uncertain, length)
+        origins = dict(state.origins) | (dict.fromkeys(new, source) if source is not None else {})
         return replace(
-            state, pairs={**(state.pairs or {}), **dict.fromkeys(new, 1)}, origins=origins, rejected=rejected
+            state,
+            pairs={**(state.pairs or {}), **{pair: times for pair, (times, _) in new.items()}},
+            origins=origins,
+            rejected=frozenset(entry for entry in state.rejected if entry[1:] not in new),
+            uncertain={**state.uncertain, **{pair: known for pair, (_, known) in new.items() if known is not None}},
         )
 
     return edit
 
 
-def remove(pairs: Iterable[Pair]) -> Edit:
+def remove(pairs: Iterable[Pair], blocks: Iterable[Block] = ()) -> Edit:
     """Remove pairs; those that are not there are no error. Without any pair left, nothing is to be remembered.
 
     A suggestion that was accepted and is removed again counts as turned down.
@@ -92,7 +122,7 @@ def remove(pairs: Iterable[Pair]) -> Edit:
     unwanted = list(pairs)
 
     def edit(state: EditState, length: int) -> EditState:
-        gone = set(_checked(unwanted, length)) & set(state.pairs or {})
+        gone = {*_checked(unwanted, length), *_inside(blocks, length)} & set(state.pairs or {})
         if not gone or state.pairs is None:
             return state
         kept = {pair: count for pair, count in state.pairs.items() if pair not in gone}
@@ -110,8 +140,7 @@ def count(pair: Pair, multiplicity: int) -> Edit:
 
     def edit(state: EditState, length: int) -> EditState:
         (checked,) = _checked([pair], length)
-        if not 1 <= multiplicity <= MAX_MULTIPLICITY:
-            raise UserError(f"pair {checked}: the multiplicity must lie between 1 and {MAX_MULTIPLICITY}")
+        _check_count(checked, multiplicity)
         if state.pairs is None or checked not in state.pairs:
             raise UserError(f"pair {checked} is not marked, so it cannot count {counted(multiplicity, 'time')}")
         return replace(state, pairs={**state.pairs, checked: multiplicity})
@@ -220,6 +249,34 @@ def _checked(pairs: Iterable[Pair], length: int) -> list[Pair]:
             raise UserError(f"pair ({p}, {q}): q is outside the episode of {counted(length, 'step')}")
         checked.append((int(p), int(q)))
     return checked
+
+
+def _inside(blocks: Iterable[Block], length: int) -> Iterator[Pair]:
+    """Every pair p < q of the blocks, which must lie in the episode and not be too many."""
+    room = MAX_BLOCK_PAIRS
+    for p, p_last, q, q_last in blocks:
+        if not (0 <= p <= p_last < length and 0 <= q <= q_last < length):
+            raise UserError(f"steps {p} to {p_last} and {q} to {q_last} are not all in the episode of {length}")
+        room -= sum(max(0, min(p_last, later - 1) - p + 1) for later in range(q, q_last + 1))
+        if room < 0:
+            raise UserError(f"more than {MAX_BLOCK_PAIRS:,} pairs at once: mark fewer steps")
+        yield from ((early, later) for later in range(q, q_last + 1) for early in range(p, min(p_last, later - 1) + 1))
+
+
+def _check_count(pair: Pair, multiplicity: int) -> None:
+    if not 1 <= multiplicity <= MAX_MULTIPLICITY:
+        raise UserError(f"pair {pair}: the multiplicity must lie between 1 and {MAX_MULTIPLICITY}")
+
+
+def _check_about(pair: Pair, about: About | None, length: int) -> None:
+    """An interval holds its pair in the middle and lies in the episode, as the files want it."""
+    if about is None:
+        return
+    p, p_last, q, q_last, weight = about
+    if not (0 <= p <= p_last and p < q <= q_last < length and p_last < q_last and 0 <= weight < math.inf):
+        raise UserError(f"{p}~{p_last} at {q}~{q_last}: p must begin and end before q, in the episode of {length}")
+    if pair != ((p + p_last) // 2, (q + q_last) // 2):
+        raise UserError(f"pair {pair} is not the middle of {p}~{p_last} at {q}~{q_last}")
 
 
 def _check_source(source: str | None) -> None:

@@ -1,19 +1,30 @@
 """Where suggested pairs come from: other annotators, a trained run's attention, the demonstration before.
 
-A suggestion is (p, q, weight) with a weight from 0 to 1. It is an annotation only once somebody accepts it.
+It is an annotation only once somebody accepts it.
 """
 
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.demos.annotations import read_annotation, read_annotations
+from attentiontuner.demos.annotations import Annotation, read_annotation, read_annotations
 from attentiontuner.experts.expert import EXPERT_ANNOTATOR
-from attentiontuner.studio.desk import Desk
+from attentiontuner.studio.desk import Desk, state_of
+from attentiontuner.studio.remarks import Remark
+from attentiontuner.studio.session import MAX_MULTIPLICITY, About
 
-Suggestion: TypeAlias = tuple[int, int, float]
+
+class Suggestion(NamedTuple):
+    """A suggested pair: how sure its source is, from 0 to 1, how often it counts, and what is known less of it."""
+
+    p: int
+    q: int
+    weight: float = 1.0
+    times: int = 1
+    about: About | None = None
+
 
 RUN, SAME_STEP, STRETCHED = "run", "before", "before-stretched"
 LABELS = "labels:"
@@ -64,20 +75,18 @@ class Suggester:
         """The pairs `source` proposes for `episode`, in order of (q, p)."""
         if source not in {known.name for known in self.sources(annotator)}:
             raise UserError(f"there are no suggestions called {source[:80]!r} here")
-        length = len(self.desk.demonstration(episode))
+        length = self.desk.length(episode)
         if source == RUN:
             found = self._from_run(episode)
         elif source.startswith(LABELS):
             found = self._from_labels(source.removeprefix(LABELS), episode)
         else:
             found = self._from_before(annotator, episode, length, stretched=source == STRETCHED)
-        return sorted(
-            {(p, q): (p, q, w) for p, q, w in found if 0 <= p < q < length}.values(), key=lambda s: (s[1], s[0])
-        )
+        unlike = {(one.p, one.q): one for one in found if 0 <= one.p < one.q < length}
+        return sorted(unlike.values(), key=lambda one: (one.q, one.p))
 
     def _from_labels(self, name: str, episode: int) -> list[Suggestion]:
-        annotation = read_annotation(self.desk.root, name, episode)
-        return [] if annotation is None else [(p, q, 1.0) for p, q, _ in annotation.pairs]
+        return _as_marked(read_annotation(self.desk.root, name, episode))
 
     def _from_run(self, episode: int) -> list[Suggestion]:
         with self._thinking:  # one at a time: two threads cannot record CUDA graphs at once
@@ -87,7 +96,9 @@ class Suggester:
 
                 assert self.run is not None
                 found = recalled_steps(self.run, self.desk.demonstration(episode), self.threshold)
-                self._attention[episode] = [(int(p), int(q), min(max(float(w), 0.0), 1.0)) for p, q, w in found]
+                self._attention[episode] = [
+                    Suggestion(int(p), int(q), min(max(float(w), 0.0), 1.0)) for p, q, w in found
+                ]
             return self._attention[episode]
 
     def _from_before(self, annotator: str, episode: int, length: int, stretched: bool) -> list[Suggestion]:
@@ -97,10 +108,20 @@ class Suggester:
         if not earlier:
             return []
         before = max(earlier)
-        pairs = [(p, q) for p, q, _ in annotations[before].pairs]
-        if stretched:
-            pairs = stretch(pairs, len(self.desk.demonstration(before)), length)
-        return [(p, q, 1.0) for p, q in pairs]
+        marked = _as_marked(annotations[before])
+        if not stretched:  # an interval that ends outside this demonstration is only its middle
+            return [one if one.about is None or one.about[3] < length else one._replace(about=None) for one in marked]
+        moved = stretch([(one.p, one.q) for one in marked], self.desk.length(before), length)
+        return [Suggestion(p, q, times=one.times) for (p, q), one in zip(moved, marked, strict=True)]
+
+
+def _as_marked(annotation: Annotation | None) -> list[Suggestion]:
+    """An annotation's pairs as they are: with counts, intervals and weights."""
+    state = state_of(annotation, Remark())
+    return [
+        Suggestion(p, q, times=min(count, MAX_MULTIPLICITY), about=state.uncertain.get((p, q)))
+        for p, q, count in state.rows()
+    ]
 
 
 def stretch(pairs: Iterable[tuple[int, int]], old_length: int, new_length: int) -> list[tuple[int, int]]:

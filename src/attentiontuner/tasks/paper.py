@@ -5,6 +5,7 @@ from typing import Any
 
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.task import Task, register_task
 
 MINIGRID_VIEW = ObservationSpec("grid", (7, 7, 3), MINIGRID_SYMBOLS)
@@ -42,6 +43,13 @@ register_task(
         horizon=_hallway_steps,
         demonstrations=5000,
         epochs={"attentiontuner": 300, "vanilla": 600},
+        instructions=Instructions(
+            goal="Look at the object in the first room, then walk down the corridor and enter the door behind which "
+            "the same object is: same shape, same colour.",
+            p="The step at which the object of the first room is in view. Every pair starts there.",
+            q="Each step at which the player stands beside a pair of doors and has to know: is it one of these?",
+            advice="Mark every pair of doors that is passed, not only the right one: to walk on is a decision too.",
+        ),
     )
 )
 register_task(
@@ -55,6 +63,13 @@ register_task(
         horizon=_ordering_steps,
         demonstrations=5000,
         epochs={"attentiontuner": 300, "vanilla": 600},
+        instructions=Instructions(
+            goal="First 18 objects are shown, one at each step. Then two of them stand side by side, again and again: "
+            "pick the one that was shown first.",
+            p="The steps at which the two objects were shown, each alone: two for every choice.",
+            q="Each step with two objects: a choice.",
+            advice="A choice needs both objects. Nothing is recalled while the 18 are being shown.",
+        ),
     )
 )
 register_task(
@@ -68,6 +83,14 @@ register_task(
         horizon=_counting_steps,
         demonstrations=10_000,
         epochs={"attentiontuner": 600, "vanilla": 600},
+        instructions=Instructions(
+            goal="Walk through rooms full of objects. A room with one object and two coloured doors asks: how often "
+            "was this object seen so far? Leave by the green door if the number is even, by the red one if it is odd.",
+            p="The first step in each earlier room that held the object asked for: same shape, same colour.",
+            q="The first step in a room that asks.",
+            advice="Where a room held the object twice, let the pair count twice (+). The object in a room that asks "
+            "is not counted itself.",
+        ),
     )
 )
 
@@ -123,6 +146,13 @@ register_task(
         horizon=_mortar_steps,
         demonstrations=4000,
         epochs={"attentiontuner": 300, "vanilla": 600},
+        instructions=Instructions(
+            goal="Commands are shown first, one after the other: go up, down, left, right, or stay. Then carry them "
+            "out in the same order. After each, every tile burns but the right one.",
+            p="The first step at which the command was shown that is being carried out.",
+            q="Each step that carries it out: turning, walking, and staying where the command is to stay.",
+            advice="Count the fires: after the third, the fourth command is due.",
+        ),
     )
 )
 register_task(
@@ -139,6 +169,13 @@ register_task(
         demonstrations=4000,
         epochs={"attentiontuner": 300, "vanilla": 300},
         every_attempt_succeeds=False,
+        instructions=Instructions(
+            goal="Cross the board on a path that cannot be seen. A step beside it is a fall: a red cross, and back to "
+            "the start. Remember where the path went and where it did not.",
+            p="The step at which the player first stood on a neighbouring cell, or fell there.",
+            q="Each step at which that is needed: to walk on along the known path, or to try another cell.",
+            advice="A step that is taken blindly, with nothing known around, recalls nothing.",
+        ),
     )
 )
 register_task(
@@ -155,5 +192,12 @@ register_task(
         demonstrations=40_000,
         epochs={"attentiontuner": 120, "vanilla": 120, "recall": 24, "recall-vanilla": 24},
         every_attempt_succeeds=False,
+        instructions=Instructions(
+            goal="The lights go out after a few steps. Fetch the coin and reach the exit, in the dark, and stay out of "
+            "the spotlights that wander about.",
+            p="All steps before: the lit ones show player, coin and exit, the others how the player has moved since.",
+            q="Each step after the first: where to go next depends on where everything is.",
+            advice="Drag over all steps before a decision to mark them at once.",
+        ),
     )
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
+from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.task import Task, register_task
 
 ARM_NUMBERS = 14
@@ -66,6 +67,14 @@ register_task(
         observes=reach_seen,
         settings={"delay": 20, "cameras": False},
         horizon=_delayed_steps,
+        instructions=Instructions(
+            goal="A disc on the table is lit for a moment, then it is gone. Once the lamp turns green, touch the table "
+            "where the disc was.",
+            p="The steps at which the disc is lit.",
+            q="Each step of the movement after the lamp has turned green.",
+            advice="While the arm waits, nothing is recalled. Without a camera the last four bars tell: lamp green, "
+            "disc lit, and where it is.",
+        ),
     )
 )
 register_task(
@@ -78,6 +87,13 @@ register_task(
         observes=colour_seen,
         settings={"pads": 3, "delay": 20, "cameras": False},
         horizon=_delayed_steps,
+        instructions=Instructions(
+            goal="A screen shows a colour for a moment. Later several pads are lit: touch the one of that colour.",
+            p="The steps at which the screen shows the colour.",
+            q="Each step of the movement after the pads are lit.",
+            advice="While the arm waits, nothing is recalled. Without a camera nine bars after the arm's fourteen tell "
+            "the colour of the screen; the others are the pads.",
+        ),
     )
 )
 register_task(
@@ -90,6 +106,14 @@ register_task(
         observes=blink_seen,
         settings={"blinks": 6, "cameras": False},
         horizon=_blink_steps,
+        instructions=Instructions(
+            goal="A lamp blinks a few times. Once the light turns green, press the red button as often, then touch the "
+            "green pad.",
+            p="Each step at which the lamp blinks, and each step at which a press of the button was counted.",
+            q="Each step under the green light: press again, or go to the pad?",
+            advice="Both counts are needed at every such step, so late steps recall many. Without a camera the last "
+            "four bars tell: lamp, green light, a press counted, how far the button is down.",
+        ),
     )
 )
 register_task(
@@ -108,5 +132,11 @@ register_task(
         settings={"colours": 3},
         horizon=25,
         demonstrations=300,
+        instructions=Instructions(
+            goal="A coloured cube is shown for a moment, then the table is empty. Once cubes of all colours stand "
+            "there, bring the gripper to the one of the colour shown.",
+            p="The steps at which the cube stands alone.",
+            q="Each step of the movement after all cubes have appeared.",
+        ),
     )
 )

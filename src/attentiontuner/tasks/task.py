@@ -23,6 +23,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.experts.expert import Expert
 from attentiontuner.spaces import ActionSpec, ObservationSpec, SpaceError
 from attentiontuner.tasks import environment
+from attentiontuner.tasks.instructions import Instructions
 
 Named = str | Callable[..., Any]
 """A callable, or its address as "package.module:name", looked up when it is first needed."""
@@ -72,6 +73,7 @@ class Task:
         demonstrations: how many the paper (or its owner) trains on.
         epochs: training epochs by method.
         every_attempt_succeeds: False where the expert can fail and only successes are kept as demonstrations.
+        instructions: what the studio tells people who play or annotate: `Instructions`, or a text, which is the goal.
     """
 
     name: str
@@ -92,9 +94,11 @@ class Task:
     demonstrations: int = 1000
     epochs: Mapping[str, int] = field(default_factory=dict)
     every_attempt_succeeds: bool = True
+    instructions: Instructions | str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", ActionSpec.of(self.actions))
+        object.__setattr__(self, "instructions", Instructions.of(self.instructions))
         if self.observes is not None:
             object.__setattr__(self, "observation", resolve(self.observes)(self.settings))
 

@@ -23,6 +23,7 @@ from attentiontuner.runs.devices import Processes
 from attentiontuner.runs.log import MetricsLog
 from attentiontuner.runs.run import Run
 from attentiontuner.runs.states import State, optimiser_tensors, restore_optimiser
+from attentiontuner.training.abandoning import Abandoned, Attentive
 from attentiontuner.training.step import (
     GLOBAL_SUMS,
     ComputedIn,
@@ -68,6 +69,7 @@ class TrainLoop:
         torch.manual_seed(config.seed * 1000 + team.rank)
         self.optimiser = make_optimiser(self.model, config.learning_rate, config.weight_decay)
         self.step: TrainStep | None = None
+        self._testing = Attentive()
         self._sums: Tensor | None = None
         self._saved_name = ""
         if state is not None:
@@ -92,7 +94,11 @@ class TrainLoop:
                 while self.epoch < self.config.epochs:
                     if not self._train_epoch(bar, signals, deadline, log):
                         return False
-                    self._finish_epoch(evaluate, log, bar)
+                    try:
+                        tested = self._test(self._wish(signals, deadline))
+                    except Abandoned:
+                        return self._leave(signals, log)
+                    self._finish_epoch(evaluate, log, bar, tested)
                 if signals:  # it came when the last epoch had been trained
                     raise self._interrupted(signals[0])
                 return True
@@ -108,18 +114,32 @@ class TrainLoop:
             step = self._step_on(chunk.data)
             for rows in chunk.batches:
                 set_learning_rate(self.optimiser, self._learning_rate(batches))
-                step(rows)
+                try:
+                    step(rows, self._wish(signals, deadline))
+                except Abandoned:
+                    return self._leave(signals, log)
                 self.batch += 1
                 bar.advance(len(rows))
                 request = self.team.agree(self._request(signals, deadline))
-                if request == GO:
-                    continue
-                self._save(log)
-                if request == STOP and signals:
-                    raise self._interrupted(signals[0])
+                if request == SAVE:
+                    self._save(log)
                 if request == STOP:
-                    return False
+                    return self._leave(signals, log)
         return True
+
+    def _wish(self, signals: list[int], deadline: float | None) -> Callable[[], bool] | None:
+        """Whether to leave, for whoever computes for long; None where processes have to agree on it first."""
+        if self.team.world > 1:
+            return None
+        return lambda: bool(signals) or (deadline is not None and time.monotonic() >= deadline)
+
+    def _leave(self, signals: list[int], log: MetricsLog | None) -> bool:
+        """Save and leave: with `Interrupted` where a signal asked for it, else False."""
+        if State(self.epoch, self.batch, {}, {}, {}).name != self._saved_name:
+            self._save(log)
+        if signals:
+            raise self._interrupted(signals[0])
+        return False
 
     def _step_on(self, data: DemoData) -> TrainStep:
         """The step on these demonstrations; sums go on where the last one's were."""
@@ -152,7 +172,9 @@ class TrainLoop:
 
     # --- the end of an epoch -----------------------------------------------------------------------------------------
 
-    def _finish_epoch(self, evaluate: Evaluate | None, log: MetricsLog | None, bar: Bar) -> None:
+    def _finish_epoch(
+        self, evaluate: Evaluate | None, log: MetricsLog | None, bar: Bar, tested: Mapping[str, float]
+    ) -> None:
         step = self.step or self._step_on(next(self.source.chunks(self.epoch)).data)
         self._check_finite(step.sums)
         train = step.collect()
@@ -165,7 +187,7 @@ class TrainLoop:
         }
         self.epoch, self.batch, self.epoch_seconds = self.epoch + 1, 0, 0.0
         if log is not None:
-            metrics.update(self._test())
+            metrics.update(tested)
             metrics.update(self._evaluate(evaluate))
             log.add(metrics)
             self._draw()
@@ -180,15 +202,20 @@ class TrainLoop:
         assert self.config.precision != "auto"  # decided before the loop begins
         return self.config.precision
 
-    def _test(self) -> dict[str, float]:
+    def _test(self, wish: Callable[[], bool] | None) -> dict[str, float]:
         """How it does on the test demonstrations, after every epoch; with more of them than there are to learn from,
-        only as often as that many have been trained on, and at the end."""
-        if self.test is None:
+        only as often as that many have been trained on, and at the end. `Abandoned` where `wish` comes true."""
+        if self.test is None or not self.team.first:
             return {}
-        every = -(-len(self.test) // len(self.source))
-        if self.epoch % every and self.epoch != self.config.epochs:
+        epoch, every = self.epoch + 1, -(-len(self.test) // len(self.source))
+        if epoch % every and epoch != self.config.epochs:
             return {}
-        return held_out_metrics(self.model, self.test, self.config, self.precision)
+        self._count_seconds()
+        try:
+            with self._testing.to(wish):
+                return held_out_metrics(self.model, self.test, self.config, self.precision)
+        finally:
+            self._counted_to = time.monotonic()
 
     def _evaluate(self, evaluate: Evaluate | None) -> dict[str, float]:
         if evaluate is None or not self.config.eval_every or self.epoch % self.config.eval_every:

@@ -4,7 +4,7 @@ The step never waits for the device: what it measures is added up there and read
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,9 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import BatchShape, DemoData
 from attentiontuner.losses import imitation_loss, measured, recalled_as_wanted
-from attentiontuner.models.network import Network
+from attentiontuner.models.network import Network, Output
 from attentiontuner.runs.config import TrainConfig
+from attentiontuner.training.abandoning import Attentive
 
 ComputedIn = Literal["float32", "bfloat16"]
 
@@ -29,7 +30,10 @@ of the others (the loss's terms, what the action head measures, steps) each has 
 _NEVER = 1e30
 
 TESTED_ENTRIES = 2**24
-"""Weights of steps on steps that are looked at together while testing."""
+"""Episodes are tested together as long as they have fewer weights of steps on steps than these."""
+
+TESTED_IN_A_BLOCK = 2**22
+"""So many of these weights are looked at together."""
 
 
 def first_bad_step(sums: Tensor) -> int:
@@ -74,6 +78,9 @@ class TrainStep:
         data: the demonstrations, on the same device.
         config: the run; its method gives the loss, which is always float32.
         precision: of the network's matrix products.
+
+    A batch that does not fit into memory is computed in parts (`TrainConfig.parts`), one after another, whose gradients
+    are added up: every part is divided by what the whole batch has.
     """
 
     def __init__(
@@ -88,8 +95,10 @@ class TrainStep:
         self.method, self.heads = config.way, config.supervised()
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.processes = dist.get_world_size() if dist.is_initialized() else 1
-        rank = dist.get_rank() if dist.is_initialized() else 0
-        self.share = slice(rank, None, self.processes)
+        rank, parts = dist.get_rank() if dist.is_initialized() else 0, config.parts or 1
+        every = self.processes * parts
+        self.shares = [slice(first, None, every) for first in range(rank, every, self.processes)]
+        self.attentive = Attentive()
         # Matrix products in bfloat16 read a copy of the weights that is refreshed every step; the weights themselves,
         # what the optimiser adds to and what is saved, stay float32.
         self.working = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
@@ -102,24 +111,25 @@ class TrainStep:
             torch.set_float32_matmul_precision("high" if precision == "bfloat16" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "bfloat16"  # convolutions have a switch of their own
 
-    def __call__(self, rows: NDArray[np.int64]) -> None:
-        """One step on the episodes `rows` (of all processes together). No synchronisation."""
-        if self.data.device.type == "cuda" and self.processes == 1:
-            self._recorded(rows)
-        else:
-            self._run(self.data.batch(rows, self.share))
+    def __call__(self, rows: NDArray[np.int64], wish: Callable[[], bool] | None = None) -> None:
+        """One step on the episodes `rows` (of all processes together). No synchronisation.
 
-    def _run(self, batch: Batch) -> None:
+        A step of a CPU that takes long is thrown away where `wish` comes true meanwhile: `Abandoned`."""
+        if self.data.device.type == "cuda" and self.processes == 1 and len(self.shares) == 1:
+            self._recorded(rows)
+            return
+        shares = [share for share in self.shares if len(rows[share])] or self.shares[:1]
+        self._run((self.data.batch(rows, share) for share in shares), wish)
+
+    def _run(self, parts: Iterable[Batch], wish: Callable[[], bool] | None = None) -> None:
         working: list[Tensor] = [parameter for parameter in self.working.parameters() if parameter.requires_grad]
         if self.working is not self.model:
             with torch.no_grad():
                 torch._foreach_copy_(working, self.parameters)
-        loss = self.method.loss(self.working(batch, self.heads), batch, self.config)
-        if set(loss.terms) != set(self.method.terms):
-            has, named = ", ".join(loss.terms), ", ".join(self.method.terms)
-            raise UserError(f"method {self.method.name!r}: its loss has the terms {has}, its `terms` are {named}")
         self.working.zero_grad(set_to_none=True)
-        loss.total.backward()
+        with self.attentive.to(wish):
+            found = torch.stack([self._learn_from(part) for part in parts])
+        total, share = found[:, 0].sum(), found[:, 1:].sum(0)
         if self.working is not self.model:
             self._copy_gradients(working)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
@@ -130,14 +140,21 @@ class TrainStep:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
         self.optimiser.step()
         count = self.sums[-2]
-        good = torch.isfinite(loss.total) & torch.isfinite(norm)
+        good = torch.isfinite(total) & torch.isfinite(norm)
         first_bad = torch.where(good, self.sums[-1], torch.minimum(self.sums[-1], count))
-        share = [loss.terms[name] for name in self.method.terms]
-        share += [*(loss.measures[name] for name in self.measures), loss.steps]
-        self.sums[:-1] += torch.stack(
-            [*(term.detach().double() for term in share), norm.double(), torch.ones_like(count)]
-        )
+        self.sums[:-1] += torch.cat([share, torch.stack([norm.double(), torch.ones_like(count)])])
         self.sums[-1] = first_bad
+
+    def _learn_from(self, batch: Batch) -> Tensor:
+        """Add the gradient of a part; its loss, terms, measures and number of steps, float64 `[...]`."""
+        loss = self.method.loss(self.working(batch, self.heads), batch, self.config)
+        if set(loss.terms) != set(self.method.terms):
+            has, named = ", ".join(loss.terms), ", ".join(self.method.terms)
+            raise UserError(f"method {self.method.name!r}: its loss has the terms {has}, its `terms` are {named}")
+        loss.total.backward()
+        found = [loss.total, *(loss.terms[name] for name in self.method.terms)]
+        found += [*(loss.measures[name] for name in self.measures), loss.steps]
+        return torch.stack([own.detach().double() for own in found])
 
     def _copy_gradients(self, working: Sequence[Tensor]) -> None:
         """The gradients of the working copy, as float32, to the weights themselves."""
@@ -154,7 +171,7 @@ class TrainStep:
         numbers = torch.from_numpy(host).pin_memory().to(self.data.device, non_blocking=True)
         if shape not in self._graphs:
             self._graphs[shape] = None
-            self._run(self.data.assemble(numbers, shape))
+            self._run([self.data.assemble(numbers, shape)])
             return
         graph = self._graphs[shape]
         if graph is None:
@@ -189,7 +206,7 @@ class _Graph:
         first = next((graph for graph in step._graphs.values() if graph is not None), None)
         torch.cuda.synchronize()
         with torch.cuda.graph(self.recording, pool=first.recording.pool() if first else None):
-            step._run(step.data.assemble(self.numbers, shape))
+            step._run([step.data.assemble(self.numbers, shape)])
 
 
 def sum_over_processes(tensors: Sequence[Tensor]) -> None:
@@ -221,10 +238,11 @@ def held_out_metrics(
     for start in range(0, len(data), at_once):
         batch = data.batch(np.arange(start, min(start + at_once, len(data))))
         output = reading(batch, heads)
-        deciding, strength = batch.deciding, config.way.recall_strength(output) if heads else None
+        deciding = batch.deciding
+        as_wanted = _recalled_as_wanted(output, batch, config) if heads else None
         found = [
             imitation_loss(output, batch) * batch.totals.steps,
-            batch.real.sum() * 0 if strength is None else recalled_as_wanted(strength, batch.recalled()).sum(),
+            batch.real.sum() * 0 if as_wanted is None else as_wanted,
             *(which.sum() for which in (batch.real, deciding)),
             *(share for which in (batch.real, deciding) for share in measured(output, batch, which).values()),
         ]
@@ -236,6 +254,19 @@ def held_out_metrics(
     if deciding_steps:
         at_pairs = zip(measures, shares[len(measures) :], strict=True)
         metrics |= {f"test_{name}_at_pairs": share / deciding_steps for name, share in at_pairs}
-        if heads and strength is not None:
+        if as_wanted is not None:
             metrics["test_recall"] = recalled / deciding_steps
     return metrics
+
+
+def _recalled_as_wanted(output: Output, batch: Batch, config: TrainConfig) -> Tensor | None:
+    """How many steps recall what the expert did; None where the method does not tell."""
+    entries, found = batch.entries(), torch.zeros((), dtype=torch.int64, device=batch.lengths.device)
+    for block in batch.blocks(TESTED_IN_A_BLOCK):
+        if not len(entries.within(block)[0]):
+            continue
+        strength = config.way.recall_strength(output, block)
+        if strength is None:
+            return None
+        found += recalled_as_wanted(strength, entries.matrix(block), block.start).sum()
+    return found

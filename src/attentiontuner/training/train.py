@@ -18,17 +18,26 @@ from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.labels import label_generator
 from attentiontuner.data.source import Integers, Source, frame_bytes
-from attentiontuner.demos.annotations import named
+from attentiontuner.demos.annotations import LOST, lost_annotations, named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import find_need
+from attentiontuner.models.network import Network
 from attentiontuner.runs.config import TrainConfig
-from attentiontuner.runs.devices import choose_device, choose_precision, frame_limit, processes
+from attentiontuner.runs.devices import (
+    Processes,
+    choose_device,
+    choose_precision,
+    frame_limit,
+    processes,
+    threads_for,
+)
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.runs.run import Run
 from attentiontuner.training.demonstrations import demonstrations_of
 from attentiontuner.training.loop import Evaluate, TrainLoop
+from attentiontuner.training.room import parts_for
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,7 @@ def train(
         stack.enter_context(torch.cuda.device(place) if place.type == "cuda" else nullcontext())
         stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         stack.callback(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+        stack.enter_context(threads_for(config.network, place))
         # First weights and dropout draw from PyTorch's own generators: the run borrows them and gives them back.
         stack.enter_context(torch.random.fork_rng([place] if place.type == "cuda" else []))
         torch.manual_seed(config.seed)
@@ -94,9 +104,12 @@ def train(
         if team.first:
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
+        config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
         if team.first:
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
+            for line in _what(data, config, labels, len(test_episodes)):
+                print(line, file=sys.stderr, flush=True)
             if config.labels == "readings" and config.needs_pairs:
                 source.labels = _inferred(config, data, episodes, labels, run, place)
         team.wait()
@@ -106,12 +119,47 @@ def train(
         if state is not None and state.epoch == config.epochs:
             return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
         test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
-        if team.first:
-            print(_what(data, config, labels, len(test_episodes)), file=sys.stderr, flush=True)
         loop = TrainLoop(config, model, run, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
-        finished = loop.go(evaluate, deadline, log)
+        try:
+            finished = loop.go(evaluate, deadline, log)
+        except (MemoryError, RuntimeError) as error:
+            raise _no_room(error, config) or error from error
         return TrainResult(run.path, loop.metrics, loop.seconds, finished)
+
+
+def _parts(
+    config: TrainConfig,
+    model: Network,
+    run: Run,
+    data: DemoStore,
+    episodes: Integers,
+    place: torch.device,
+    team: Processes,
+) -> int | None:
+    """The parts of a batch: those asked for, those the run began with, or as many as it takes. None: it stays whole."""
+    if config.parts is not None or place.type != "cpu":
+        return config.parts
+    if (begun := run.begun()) is not None:
+        return begun.parts
+    one = data.annotated_by(None).read_packed(episodes[:1])
+    needed = team.agree(parts_for(config, model, one, data.lengths[episodes]))
+    if needed == 1:
+        return None
+    if team.first:
+        print(f"a batch needs more memory than is free: it is computed in {needed} parts", file=sys.stderr, flush=True)
+    return needed
+
+
+def _no_room(error: Exception, config: TrainConfig) -> UserError | None:
+    """What to say of an allocation that failed; None where it was something else."""
+    words = str(error).lower()
+    if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in words:
+        return None
+    return UserError(
+        f"there is not enough memory for a batch of {counted(config.batch_size, 'demonstration')} in "
+        f"{counted(config.parts or 1, 'part')}: use another --out and more --parts, such as {2 * (config.parts or 1)}"
+    )
 
 
 def _labels(config: TrainConfig, data: DemoStore, episodes: Integers) -> PairTable:
@@ -162,8 +210,8 @@ def _inferred(
     return found.pairs
 
 
-def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) -> str:
-    """What a run learns from, in one line."""
+def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) -> list[str]:
+    """What a run learns from, in one line, and one for each file of its annotators that is lost."""
     demonstrations = len(labels.lengths)
     failed = sum(shard.episodes - shard.successes for shard in data.manifest.readable_shards())
     parts = [f"train {config.task}: {counted(demonstrations, 'demonstration', form=',')}"]
@@ -175,7 +223,8 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
     if failed:
         others = "learned from too" if config.include_failed else "left out (--include-failed learns from them too)"
         parts.append(f"{failed:,} of {len(data):,} failed and are {others}")
-    return ", ".join(parts)
+    lost = [path for path in lost_annotations(data.path) if path.parent.name in named(config.annotator)]
+    return [", ".join(parts), *(f"attentiontuner: {path} is {LOST}" for path in lost if config.needs_pairs)]
 
 
 def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_json, write_text
+from attentiontuner.core.files import read_json, reading, shortened, write_text
+from attentiontuner.core.seals import SEAL, sealed, unsealed
 from attentiontuner.core.wording import counted
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
@@ -14,6 +15,7 @@ from attentiontuner.spaces.observation import ObservationSpec
 SCHEMA = 1
 FILE = "manifest.json"
 SHARDS = "shards"
+LARGEST = 2**53
 LOCK = ".lock"
 """Held while the manifest or an annotation file is read, changed and replaced."""
 
@@ -39,7 +41,8 @@ class ShardEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The whole of `manifest.json`. `episodes` is how many there will be once every shard is written."""
+    """The whole of `manifest.json`. `episodes` is how many there will be once every shard is written; `annotations` are
+    the shards each annotator has lines for, so that a lost file is noticed."""
 
     task: str
     settings: dict[str, Any]
@@ -50,12 +53,19 @@ class Manifest:
     shard_episodes: int
     versions: dict[str, str] = field(default_factory=dict)
     shards: tuple[ShardEntry, ...] = ()
+    annotations: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def with_shard(self, entry: ShardEntry) -> "Manifest":
         """The manifest with `entry` in the place of its index."""
         others = [shard for shard in self.shards if shard.index != entry.index]
         shards = tuple(sorted([*others, entry], key=lambda shard: shard.index))
         return replace(self, shards=shards, episodes=max(self.episodes, entry.end))
+
+    def with_annotations(self, annotator: str, index: int, there: bool) -> "Manifest":
+        """The manifest that knows whether `annotator` has lines for shard `index`."""
+        others = {number for number in self.annotations.get(annotator, ()) if number != index}
+        listed = {**self.annotations, annotator: tuple(sorted({*others, index} if there else others))}
+        return replace(self, annotations={name: listed[name] for name in sorted(listed) if listed[name]})
 
     def readable_shards(self) -> tuple[ShardEntry, ...]:
         """The shards from the first up to the first gap: an interrupted collection can leave gaps behind."""
@@ -96,11 +106,25 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
         "shard_episodes": manifest.shard_episodes,
         "versions": manifest.versions,
     }
-    lines = ",\n".join("    " + json.dumps(asdict(shard), separators=(",", ":")) for shard in manifest.shards)
-    body = json.dumps(head, indent=2, allow_nan=False).removesuffix("\n}")
-    write_text(
-        root / FILE, f'{body},\n  "shards": [\n{lines}\n  ]\n}}\n' if lines else f'{body},\n  "shards": []\n}}\n'
-    )
+    shards = [asdict(shard) for shard in manifest.shards]
+    whole = sealed({**head, "shards": shards, "annotations": manifest.annotations})
+    lines = [json.dumps(head, indent=2, allow_nan=False).removesuffix("\n}") + ","]
+    lines += _in_lines("shards", "[]", [_compact(shard) for shard in shards])
+    people = [f"{_compact(name)}: {_compact(of)}" for name, of in manifest.annotations.items()]
+    lines += [*_in_lines("annotations", "{}", people), f'  "{SEAL}": "{whole[SEAL]}"', "}", ""]
+    write_text(root / FILE, "\n".join(lines))
+
+
+def _in_lines(name: str, brackets: str, entries: list[str]) -> list[str]:
+    """The lines of a list or an object, one per entry."""
+    if not entries:
+        return [f'  "{name}": {brackets},']
+    listed = ",\n".join(f"    {entry}" for entry in entries)
+    return [f'  "{name}": {brackets[0]}', listed, f"  {brackets[1]},"]
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -119,8 +143,8 @@ def read_manifest(root: Path) -> Manifest:
             f"{path} has schema version {value['schema']!r}, but this attentiontuner reads version {SCHEMA}: "
             "use the version that wrote it, or collect again"
         )
-    try:
-        return Manifest(
+    with reading(path):
+        manifest = Manifest(
             task=str(value["task"]),
             settings=dict(value["settings"]),
             observation=ObservationSpec.from_json(value["observation"]),
@@ -130,13 +154,17 @@ def read_manifest(root: Path) -> Manifest:
             shard_episodes=int(value["shard_episodes"]),
             versions=dict(value["versions"]),
             shards=tuple(_entry(shard) for shard in value["shards"]),
+            annotations={str(name): tuple(map(int, of)) for name, of in value.get("annotations", {}).items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {type(error).__name__} {error}") from error
+    unsealed(value, path)
+    return manifest
 
 
 def _entry(value: dict[str, Any]) -> ShardEntry:
     entry = ShardEntry(**{**value, "lengths": tuple(value["lengths"])})
+    counts = [entry.index, entry.first, entry.episodes, entry.successes, entry.distinct_frames, entry.bytes]
+    if any(type(count) is not int or not 0 <= count < LARGEST for count in (*counts, *entry.lengths)):
+        raise UserError(f"shard {shortened(str(entry.index))} has a number that cannot be")
     if len(entry.lengths) != entry.episodes:
         lengths = counted(len(entry.lengths), "length")
         raise UserError(f"shard {entry.index} lists {lengths} for {counted(entry.episodes, 'episode')}")

@@ -1,6 +1,5 @@
 """Reading a data set: lazily, shard by shard, so that it may be larger than memory."""
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,12 +10,20 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.annotations import annotators, annotators_of, named, read_annotations, read_shard_annotations
+from attentiontuner.demos.annotations import (
+    LOST,
+    annotators,
+    annotators_of,
+    lost_annotations,
+    named,
+    read_annotations,
+    read_shard_annotations,
+)
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
 from attentiontuner.demos.store.packed import PackedDemos, pack
-from attentiontuner.demos.store.shards import Shard, read_shard, shard_bytes
+from attentiontuner.demos.store.shards import Shard, read_shard
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
 
@@ -139,13 +146,9 @@ class DemoStore:
     def verify(self) -> None:
         """Check every shard's checksum and arrays, and every annotation; a `UserError` names the bad file."""
         for entry in self._shards:
-            path = self._shard_path(entry)
-            if hashlib.sha256(shard_bytes(path)).hexdigest() != entry.sha256:
-                raise UserError(
-                    f"{path} is damaged: its checksum is not the manifest's; "
-                    "delete it and collect again, or restore it from a copy"
-                )
             self._read(entry)
+        for path in lost_annotations(self.path):
+            raise UserError(f"{path} is {LOST}")
         for annotator in self.annotators():
             read_annotations(self.path, annotator)
 
@@ -187,8 +190,9 @@ class DemoStore:
         }
 
     def missing_files(self) -> list[Path]:
-        """The shards that are not there, though the manifest names them."""
-        return [path for path in map(self._shard_path, self._shards) if not path.exists()]
+        """The shards and annotations that are not there, though the manifest names them."""
+        missing = [path for path in map(self._shard_path, self._shards) if not path.exists()]
+        return [*missing, *lost_annotations(self.path)]
 
     def _shard_path(self, entry: ShardEntry) -> Path:
         return self.path / SHARDS / shard_name(entry.index)

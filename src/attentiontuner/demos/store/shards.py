@@ -1,5 +1,6 @@
 """A shard: episodes as a safetensors file compressed with zstd, equal frames stored once."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_bytes
+from attentiontuner.core.seals import not_its_checksum
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
@@ -23,6 +25,9 @@ from attentiontuner.spaces.observation import ObservationSpec, SpaceError
 ZSTD_LEVEL = 3
 CHUNK_BYTES = 2**24
 """Frames are hashed and compared this many bytes at a time."""
+
+HEADER_BYTES = 2**16
+"""More than the names and shapes of a shard's arrays take."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +179,14 @@ def shard_bytes(path: Path) -> bytes:
 def read_shard(path: Path, observation: ObservationSpec, actions: ActionSpec, entry: ShardEntry) -> Shard:
     """The shard in `path`, checked against what the manifest says of it; a damaged one is a `UserError`."""
     content = shard_bytes(path)
+    remedy = "delete it and collect again, or restore it from a copy"
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise UserError(f"{path} is damaged: {not_its_checksum(path)}; {remedy}")
     try:
+        _refuse_bomb(content, observation, actions, entry)
         shard = Shard(**load(zstandard.ZstdDecompressor().decompress(content)))
     except (zstandard.ZstdError, SafetensorError, TypeError, ValueError, KeyError, MemoryError) as error:
-        raise UserError(
-            f"{path} is damaged: {error}; delete it and collect again, or restore it from a copy"
-        ) from error
+        raise UserError(f"{path} is damaged: {error}; {remedy}") from error
     problem = _fault(shard, observation, actions, entry.lengths)
     if problem:
         raise UserError(f"{path} is damaged: {problem}")
@@ -193,6 +200,15 @@ def read_shard(path: Path, observation: ObservationSpec, actions: ActionSpec, en
         raise UserError(
             f"{path}, {place}: {error.problem} (the data set promises {observation}): record it again without that"
         ) from error
+
+
+def _refuse_bomb(content: bytes, observation: ObservationSpec, actions: ActionSpec, entry: ShardEntry) -> None:
+    """Refuse a file that would unpack to more than the manifest says it holds."""
+    steps = sum(entry.lengths)
+    numbers = 8 + _stored(actions).itemsize * int(np.prod(actions.shape))  # of a step: frame, reward, action
+    room = min(entry.distinct_frames, steps) * observation.nbytes + steps * numbers + 15 * entry.episodes + HEADER_BYTES
+    if not 0 <= zstandard.frame_content_size(content) <= room:
+        raise ValueError("it would unpack to more than its episodes have")
 
 
 def _fault(shard: Shard, observation: ObservationSpec, actions: ActionSpec, lengths: Sequence[int]) -> str:

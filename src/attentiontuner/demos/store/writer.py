@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, make_folder, write_bytes
+from attentiontuner.core.files import locked, make_folder, read_bytes, remove_leftovers, write_bytes
 from attentiontuner.core.versions import installed_versions
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.annotations import FOLDER as ANNOTATIONS
-from attentiontuner.demos.annotations import Annotation, read_shard_annotations, write_shard_annotations
+from attentiontuner.demos.annotations import (
+    Annotation,
+    annotation_path,
+    lost_annotations,
+    read_shard_annotations,
+    with_their_annotations,
+    write_lines,
+)
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import (
@@ -34,13 +41,20 @@ from attentiontuner.spaces.observation import ObservationSpec
 PairsByAnnotator = Mapping[str, Sequence[PairTable | None]]
 """annotator → the pairs of each episode of a shard (None: that annotator has not annotated it)."""
 
+STEP_BYTES = 16
+"""Of a step beside its observation: which one it is, action and reward."""
+
 COLLECT_LOCK = ".collect.lock"
 """Held by whoever collects into the folder, from before the first shard to after the last."""
 
 
-def default_shard_episodes(observation: ObservationSpec) -> int:
-    """How many episodes a shard holds: few enough that one is easily kept in memory."""
-    return 50 if "image" in observation.kinds else 250
+def default_shard_episodes(observation: ObservationSpec, longest: int | None = None) -> int:
+    """How many episodes a shard holds, of at most `longest` steps where that is known: few enough that one is easily
+    kept in memory."""
+    usual, most = (50, 2**29) if "image" in observation.kinds else (250, 2**26)
+    if longest is None:
+        return usual
+    return max(1, min(usual, most // (longest * (observation.nbytes + STEP_BYTES))))
 
 
 class DemoWriter:
@@ -60,9 +74,11 @@ class DemoWriter:
         seed: int | None = None,
         episodes: int = 0,
         shard_episodes: int | None = None,
+        longest: int | None = None,
     ) -> None:
         """`actions` may be the names of discrete ones. `episodes` is how many the finished data set will hold at least
-        (0: as many as will be written). `seed` None goes on with a data set of any seed.
+        (0: as many as will be written). `seed` None goes on with a data set of any seed. A new data set has
+        `shard_episodes` in a shard, if not given as many as have room where none has more than `longest` steps.
         """
         self.path = Path(path)
         wanted = Manifest(
@@ -72,7 +88,7 @@ class DemoWriter:
             actions=ActionSpec.of(actions),
             seed=seed,
             episodes=episodes,
-            shard_episodes=shard_episodes or default_shard_episodes(observation),
+            shard_episodes=shard_episodes or default_shard_episodes(observation, longest),
             versions=installed_versions(),
         )
         make_folder(self.path)
@@ -155,9 +171,12 @@ class DemoWriter:
                     f"{self.path} is an unfinished collection: finish it with the same `collect` command first"
                 )
             index, first = len(manifest.shards), manifest.count()
+            remove_leftovers(self.path / FILE, self.path / SHARDS / shard_name(index))
+            if annotator is not None:
+                remove_leftovers(annotation_path(self.path, annotator, index))
             pairs = {} if annotator is None else {annotator: [d.pairs for d in demonstrations]}
             entry = write_shard_files(self.path, manifest, index, first, demonstrations, pairs)
-            self.manifest = manifest.with_shard(entry)
+            self.manifest = with_their_annotations(self.path, manifest.with_shard(entry), [index])
             write_manifest(self.path, self.manifest)
         return list(range(first, first + len(demonstrations)))
 
@@ -169,24 +188,32 @@ class DemoWriter:
                 before, after = sorted([other, entry], key=lambda shard: shard.index)
                 if other.index != entry.index and before.end > after.first:
                     raise UserError(f"shards {before.index} and {after.index} of {self.path} hold the same episodes")
-            self.manifest = manifest.with_shard(entry)
+            self.manifest = with_their_annotations(self.path, manifest.with_shard(entry), [entry.index])
             write_manifest(self.path, self.manifest)
 
     def set_episodes(self, episodes: int) -> None:
-        """Say how many episodes the finished data set will hold."""
+        """Say how many episodes the finished data set will hold; annotations of an older version become known."""
         with locked(self.path / LOCK):
             present = self._present()
-            self.manifest = replace(present, episodes=max(present.count(), episodes))
+            wanted = replace(present, episodes=max(present.count(), episodes))
+            self.manifest = with_their_annotations(self.path, wanted, [shard.index for shard in present.shards])
             if self.manifest != present:
                 write_manifest(self.path, self.manifest)
 
     def finished_shards(self) -> dict[int, ShardEntry]:
-        """The listed shards whose files are there, to the bit."""
-        return {shard.index: shard for shard in self.manifest.shards if self._is_there(shard)}
+        """The listed shards whose files are there, to the bit, and whose annotations are not lost."""
+        lost = {int(path.stem) for path in lost_annotations(self.path, self.manifest)}
+        return {
+            shard.index: shard
+            for shard in self.manifest.shards
+            if shard.index not in lost and is_whole(self.path, shard)
+        }
 
-    def _is_there(self, shard: ShardEntry) -> bool:
-        path = self.path / SHARDS / shard_name(shard.index)
-        return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == shard.sha256
+
+def is_whole(root: Path, shard: ShardEntry) -> bool:
+    """Whether the file of a shard is there, to the bit."""
+    path = root / SHARDS / shard_name(shard.index)
+    return path.is_file() and hashlib.sha256(read_bytes(path)).hexdigest() == shard.sha256
 
 
 def _listed(demonstrations: Iterable[Demonstration]) -> list[Demonstration]:
@@ -227,8 +254,12 @@ def write_shard_files(
     first: int,
     demonstrations: Sequence[Demonstration],
     annotations: PairsByAnnotator,
+    keep: bool = False,
 ) -> ShardEntry:
-    """Write the files of one shard, frames last; it belongs to the data set once its entry is in the manifest."""
+    """Write the files of one shard, frames last; it belongs to the data set once its entry is in the manifest.
+
+    With `keep`, a whole shard of that index is never replaced by other frames.
+    """
     numbered = [replace(d, episode=first + i, pairs=None) for i, d in enumerate(demonstrations)]
     shard = build_shard(numbered, manifest.observation, manifest.actions)
     content = encode_shard(shard, manifest.observation)
@@ -243,6 +274,11 @@ def write_shard_files(
         lengths=tuple(int(length) for length in shard.lengths),
     )
     for other in manifest.shards:
+        if keep and other.index == index and other.sha256 != entry.sha256 and is_whole(root, other):
+            raise UserError(
+                f"{root}: shard {index} is whole, but recorded now it would be another, with other code or versions: "
+                "lost annotations of it cannot be made again; restore them from a copy"
+            )
         if other.sha256 == entry.sha256 and other.index != index:
             raise UserError(
                 f"{root} holds {counted(entry.episodes, 'such episode')} already, {other.first} to {other.end - 1}, "
@@ -261,6 +297,6 @@ def write_shard_files(
         kept = read_shard_annotations(root, annotator, entry).annotations()
         lines.update({episode: annotation for episode, annotation in kept.items() if annotation.revision})
         if lines or kept:
-            write_shard_annotations(root, annotator, index, lines)
+            write_lines(root, annotator, index, lines)
     write_bytes(root / SHARDS / shard_name(index), content)
     return entry

@@ -10,7 +10,9 @@ from typing import Any
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning.recipes import (
+    MINIGRID_TASKS,
     OTHER_TASKS,
+    POPGYM_TASKS,
     RECIPES,
     ROBOT_TASKS,
     SOLVED_TASKS,
@@ -196,7 +198,7 @@ def all_cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
 
 
 def _running_order(task: str) -> int:
-    return (*SOLVED_TASKS, *OTHER_TASKS, *ROBOT_TASKS).index(task)
+    return (*SOLVED_TASKS, *OTHER_TASKS, *ROBOT_TASKS, *POPGYM_TASKS, *MINIGRID_TASKS).index(task)
 
 
 def _stage(recipe: Recipe, cell: Cell) -> int:

@@ -105,11 +105,21 @@ ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
 ROBOT_TASKS = ("remember-reach", "remember-colour", "blink-count")
+POPGYM_GAMES = (
+    *("count-recall", "repeat-first", "repeat-previous", "autoencode"),
+    *("higher-lower", "concentration", "battleship"),
+)
+POPGYM_LEVELS = ("easy", "medium", "hard")
+POPGYM_TASKS = tuple(f"popgym-{game}-{level}" for game in POPGYM_GAMES for level in POPGYM_LEVELS)
+MINIGRID_TASKS = tuple(f"minigrid-memory-s{size}" for size in ("7", "9", "11", "13", "13-random", "17-random"))
 LONGER_WORLDS = (1.5, 2, 3, 4)
 
 FEW = (20, 50, 100, 300, 1000)
 FEW_FIRST = (100, 300, 50, 1000, 20)
 """Numbers of demonstrations a person can record, and the order in which they run…"""
+
+BENCHMARK_SIZES = (100, 300, 1000)
+"""Numbers of demonstrations on benchmarks of others."""
 
 FEW_COLLECTED = 1000
 """… each run with its own, drawn from these many."""
@@ -162,7 +172,10 @@ ROBOT_DEMONSTRATIONS = (100, 300)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
-BY_DEMONSTRATIONS = ("few", "robots")
+BENCHMARKS = ("popgym", "minigrid-memory")
+"""Recipes of many tasks, of which those are shown that have records; with their returns."""
+
+BY_DEMONSTRATIONS = ("few", "robots", *BENCHMARKS)
 """Recipes whose columns are lines over the number of demonstrations."""
 
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
@@ -203,10 +216,12 @@ def _few(line: str, method: str, demos: int, control: str = "", **config: Any) -
     return Column(f"{line}, {demos:,}", method, condition)
 
 
-def _few_columns() -> list[Column]:
-    """A line of five columns for each method, and for random pairs."""
-    lines = [_few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in FEW]
-    return lines + [_few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in FEW]
+def _few_columns(sizes: Sequence[int] = FEW) -> list[Column]:
+    """A line of columns for each method, and for random pairs."""
+    lines = [
+        _few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in sizes
+    ]
+    return lines + [_few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in sizes]
 
 
 def _marked(title: str, demos: int, name: str, **config: Any) -> Column:
@@ -277,13 +292,27 @@ def _parts(demos: int, parts: Mapping[str, Mapping[str, Any]]) -> list[Column]:
     return columns
 
 
+_FEW_METHODS = (("recall", ""), ("recall-vanilla", ""), ("recall", CONTROL), ("vanilla", ""), ("attentiontuner", ""))
+"""Lines of `_few_columns` in the order they run, with the ends of their conditions' names."""
+
+
 def _few_stages() -> list[Stage]:
     """Size by size, each with recall heads first and the paper's methods last."""
-    methods = (("recall", ""), ("recall-vanilla", ""), ("recall", CONTROL), ("vanilla", ""), ("attentiontuner", ""))
     return [
         Stage(published.TASK_ORDER, (method,), range(1, FEW_SEEDS + 1), (f"few-{demos}{control}",))
         for demos in FEW_FIRST
-        for method, control in methods
+        for method, control in _FEW_METHODS
+    ]
+
+
+def _benchmark_stages(*groups: Sequence[str]) -> list[Stage]:
+    """Seed by seed, group of tasks by group, and in each size by size."""
+    return [
+        Stage(tasks, (method,), (seed,), (f"few-{demos}{control}",))
+        for seed in range(1, FEW_SEEDS + 1)
+        for tasks in groups
+        for demos in BENCHMARK_SIZES
+        for method, control in _FEW_METHODS
     ]
 
 
@@ -397,6 +426,22 @@ RECIPES: dict[str, Recipe] = {
             _robot_columns(),
             seeds=FEW_SEEDS,
             stages=_robot_stages(),
+        ),
+        Recipe(
+            "popgym",
+            "Seven games of POPGym at three levels (not in the paper)",
+            POPGYM_TASKS,
+            _few_columns(BENCHMARK_SIZES),
+            seeds=FEW_SEEDS,
+            stages=_benchmark_stages(*(POPGYM_TASKS[level::3] for level in range(3))),
+        ),
+        Recipe(
+            "minigrid-memory",
+            "Minigrid's memory corridor (not in the paper)",
+            MINIGRID_TASKS,
+            _few_columns(BENCHMARK_SIZES),
+            seeds=FEW_SEEDS,
+            stages=_benchmark_stages(MINIGRID_TASKS[3:4], MINIGRID_TASKS),
         ),
         Recipe(
             "controls",

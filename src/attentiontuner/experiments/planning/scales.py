@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.experiments.planning.recipes import MINIGRID_TASKS, POPGYM_TASKS, ROBOT_TASKS
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ SMALL = Scale(
         "mortar-mayhem": Sizes(1000, {"*": 24}, {"command_count": 3}),
         "mystery-path": Sizes(500, {"*": 22}),
         "searing-spotlights": Sizes(300, {"*": 14}),
-        **{task: Sizes(300) for task in ("remember-reach", "remember-colour", "blink-count")},
+        **{task: Sizes(300) for task in (*ROBOT_TASKS, *POPGYM_TASKS, *MINIGRID_TASKS)},
     },
     models={
         "transformer": _LIGHT,

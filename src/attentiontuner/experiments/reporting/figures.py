@@ -14,7 +14,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
 from attentiontuner.experiments.planning.recipes import MEMORYLESS, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
 from attentiontuner.experiments.records import Record
-from attentiontuner.experiments.reporting.tables import Entry, Table, by_line
+from attentiontuner.experiments.reporting.tables import Entry, Table, by_line, sizes_of
 from attentiontuner.tasks.task import get_task
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
@@ -323,7 +323,7 @@ def few_lines(table: Table) -> Figure | None:
     figure = Figure(figsize=(3 * columns, 2.6 * math.ceil(len(tasks) / columns) + 0.6), layout="constrained")
     axes = figure.subplots(math.ceil(len(tasks) / columns), columns, squeeze=False, sharex=True, sharey=True)
     shown: dict[str, Any] = {}
-    sizes = sorted({size for points in by_line(table).values() for size in points})
+    sizes = sizes_of(table)
     for axis, task in zip(axes.flat, tasks, strict=False):
         for line, points in by_line(table).items():
             found = {size: table.rows[task][column.title] for size, column in points.items()}

@@ -22,6 +22,7 @@ from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import all_cells
 from attentiontuner.experiments.planning.published import HumanTime
 from attentiontuner.experiments.planning.recipes import (
+    BENCHMARKS,
     BY_DEMONSTRATIONS,
     RANDOM_PAIRS,
     RECALL,
@@ -47,7 +48,6 @@ from attentiontuner.experiments.reporting.head_maps import (
     matrices_by_task,
     split_matrices,
 )
-from attentiontuner.experiments.reporting.page import page
 from attentiontuner.experiments.reporting.tables import (
     MANY_COLUMNS,
     Grid,
@@ -57,11 +57,13 @@ from attentiontuner.experiments.reporting.tables import (
     page_few,
     page_table,
     result_grid,
+    return_grid,
     speed_grid,
     welch_grid,
 )
 from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
+from attentiontuner.viz.page import page
 
 PAGE_TABLES = {"results": page_table, "few": page_few}
 """Tables that stand between marker lines of a page, such as the README, by name."""
@@ -244,10 +246,13 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
         elif recipe.name == "scaling":
             section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
         elif recipe.name in BY_DEMONSTRATIONS:
+            if recipe.name in BENCHMARKS:
+                section.grids.append(return_grid(table, records))
+                section.texts.append("First table: success; second: mean return. Tasks without a record are left out.")
             if any(len(columns) > 1 for columns in by_line(table).values()):
                 caption = "Success against demonstrations: lines through the means over seeds; small dots: the seeds."
                 section.add(recipe.name, few_lines(table), caption)
-            else:
+            elif recipe.name not in BENCHMARKS:
                 section.add(recipe.name, success_by_task(table), f"{dots}.")
                 given = [column.condition.name for column in recipe.columns if column.line != RANDOM_PAIRS]
                 _curves(

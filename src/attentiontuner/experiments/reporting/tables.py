@@ -12,6 +12,7 @@ from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import planned_seeds
 from attentiontuner.experiments.planning.published import Published
 from attentiontuner.experiments.planning.recipes import (
+    BENCHMARKS,
     FEW,
     FIRST_EDITION,
     NO_PAIRS,
@@ -109,12 +110,13 @@ def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record
 
 
 def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:
-    """The table of a recipe. The paper's scale shows all of it, others only tasks and columns that have records."""
+    """The table of a recipe. The paper's scale shows all of it, others and benchmarks only tasks and columns that have
+    records."""
     rows = {
         task: {column.title: entry_of(recipe, task, column, records, scale) for column in recipe.columns}
         for task in recipe.tasks
     }
-    if scale == "paper":
+    if scale == "paper" and recipe.name not in BENCHMARKS:
         return Table(recipe, scale, rows)
     rows = {task: row for task, row in rows.items() if any(entry.values for entry in row.values())}
     columns = [column for column in recipe.columns if any(row[column.title].values for row in rows.values())]
@@ -150,15 +152,38 @@ def by_line(table: Table) -> dict[str, dict[int, Column]]:
     return lines
 
 
+def sizes_of(table: Table) -> list[int]:
+    """The numbers of demonstrations that its columns have."""
+    return sorted({size for columns in by_line(table).values() for size in columns})
+
+
+def return_grid(table: Table, records: Sequence[Record]) -> Grid:
+    """As `few_grid`, with the mean return in place of success: over episodes, then over seeds."""
+    returns: dict[tuple[str, str, str], list[float]] = {}
+    for record in records:
+        if record.cell.scale == table.scale:
+            of = (record.cell.task, record.cell.method, record.cell.condition)
+            returns.setdefault(of, []).append(float(record.evaluation["mean_return"]))
+    lines, body = by_line(table), []
+    for task in table.rows:
+        for size in sizes_of(table):
+            columns = [line.get(size) for line in lines.values()]
+            found = [returns.get((task, one.method, one.condition.name)) if one else None for one in columns]
+            if any(found):
+                texts = [f"{statistics.fmean(values):.3f}" if values else NOTHING for values in found]
+                body.append([get_task(task).title, f"{size:,}", *texts])
+    return Grid(["Task", "Demonstrations", *lines], body)
+
+
 def few_grid(table: Table) -> Grid:
     """One line per task and number of demonstrations, one column per method."""
-    lines = by_line(table)
-    sizes = sorted({size for columns in lines.values() for size in columns})
+    lines, sizes = by_line(table), sizes_of(table)
     body = []
     for task, row in table.rows.items():
         for size in sizes:
             entries = [row[columns[size].title] if size in columns else None for columns in lines.values()]
-            if table.scale == "paper" or any(entry and entry.values for entry in entries):
+            whole = table.scale == "paper" and table.recipe.name not in BENCHMARKS
+            if whole or any(entry and entry.values for entry in entries):
                 texts = [NOTHING if entry is None else entry.ours for entry in entries]
                 body.append([get_task(task).title, f"{size:,}", *texts])
     return Grid(["Task", "Demonstrations", *lines], body)

@@ -9,7 +9,7 @@ from typing import Any
 
 from attentiontuner.collecting.collection import collect
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, make_folder, read_json, write_json
+from attentiontuner.core.files import locked, make_folder, read_json, remove_leftovers, write_json
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import DemoStore
 from attentiontuner.tasks.task import get_task
@@ -34,6 +34,7 @@ def dataset(
     note = path.with_name(f"{path.name}.json")
     make_folder(cache)
     with locked(path.with_name(f".{path.name}.lock")):
+        remove_leftovers(note)
         seconds = _collected_in(note, path)
         if seconds is None:
             started = time.monotonic()

@@ -7,6 +7,8 @@ lost node run again on another; on the same node a cell that was cut off goes on
 
 import json
 import os
+import signal
+import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.signals import handled
 from attentiontuner.experiments.planning.cells import Cell
 from attentiontuner.experiments.records import Record, finished, record_path, write_record
 from attentiontuner.experiments.running.jobs import Job, Outcome
@@ -25,11 +28,17 @@ RETRIES_AFTER_LOSS = 10
 
 SCRATCH = "attentiontuner-ray"
 POLL_SECONDS = 1.0
+KNOCK_SECONDS = 10.0
 
 
 def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
     """Run the cells on the cluster and write their records here."""
     ray = connect()
+    with handled(signal.default_int_handler, signal.SIGTERM):  # as Ctrl-C: Ray has put its own handler in place of ours
+        _run_all(ray, cells, plan, campaign)
+
+
+def _run_all(ray: Any, cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
     wanted = resources(ray, plan.jobs)
     remote = ray.remote(run_remotely).options(max_retries=RETRIES_AFTER_LOSS, scheduling_strategy="SPREAD", **wanted)
     jobs = campaign.jobs(cells)
@@ -55,14 +64,24 @@ def connect() -> Any:
     """Ray, connected to the cluster at RAY_ADDRESS or to a new local one."""
     import ray
 
+    address = os.environ.get("RAY_ADDRESS")
     if not ray.is_initialized():
         try:
-            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, configure_logging=False)
-        except ConnectionError as error:
+            _knock(address or "")
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, OSError, ValueError) as error:
             raise UserError(
-                f"there is no Ray cluster at RAY_ADDRESS={os.environ.get('RAY_ADDRESS')}: {error}"
+                f"there is no Ray cluster at RAY_ADDRESS={address}: {error}; start one (`ray start --head`), or unset "
+                "RAY_ADDRESS for one on this machine"
             ) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """An `OSError` where nobody listens at `host:port`: Ray itself would wait for minutes without a word."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
 
 
 def resources(ray: Any, jobs: int) -> dict[str, float]:

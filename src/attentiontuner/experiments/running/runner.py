@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked
+from attentiontuner.core.files import locked, remove_leftovers
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import DemoStore
@@ -26,7 +26,14 @@ from attentiontuner.experiments.planning.cells import (
     Cell,
     cell_config,
 )
-from attentiontuner.experiments.records import Record, compact_curves, evaluation_part, finished, write_record
+from attentiontuner.experiments.records import (
+    Record,
+    compact_curves,
+    evaluation_part,
+    finished,
+    record_path,
+    write_record,
+)
 from attentiontuner.experiments.running.attention_maps import attention_maps
 from attentiontuner.experiments.running.budget import CALIBRATION_SECONDS, SPARE_SECONDS, begun_run, evaluation_reserve
 from attentiontuner.experiments.running.datasets import dataset
@@ -47,6 +54,7 @@ def run_cell(job: Job) -> Outcome:
     work = work_folder(job.records, cell)
     work.mkdir(parents=True, exist_ok=True)
     with locked(work_lock(job.records, cell)):
+        remove_leftovers(record_path(job.records, cell))
         if finished(job.records, cell):
             shutil.rmtree(work, ignore_errors=True)
             return Outcome(cell, "there")

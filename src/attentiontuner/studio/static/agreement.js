@@ -67,6 +67,7 @@ export class Agreement {
       lists.append(make("p", {}, `Demonstration ${this.model.demo.episode}: F1 ${percent(found.here.f1)}`));
       lists.append(this.pairs(`Only ${select("agree-a").value}:`, found.here.onlyFirst));
       lists.append(this.pairs(`Only ${select("agree-b").value}:`, found.here.onlySecond));
+      if (found.here.counts.length) lists.append(this.counts(found.here.counts));
     } else lists.append(make("p", { class: "quiet" }, "This demonstration is not annotated by both."));
     if (found.worst.length) {
       const chips = found.worst.map((/** @type {{episode: number, f1: number}} */ { episode, f1 }) => this.chip(`${episode} (${percent(f1)})`, () => this.on.open(episode)));
@@ -80,6 +81,12 @@ export class Agreement {
     if (!pairs.length) return make("p", { class: "quiet" }, `${title} none`);
     const chips = pairs.slice(0, 60).map(([p, q]) => this.chip(`${p} → ${q}`, () => this.on.choose(p, q)));
     return make("p", {}, `${title} `, ...chips, pairs.length > 60 ? ` and ${pairs.length - 60} more` : "");
+  }
+
+  /** Pairs that both have, but not as often. @param {[number, number, number, number][]} counts */
+  counts(counts) {
+    const chips = counts.slice(0, 60).map(([p, q, here, there]) => this.chip(`${p} → ${q} ×${here} / ×${there}`, () => this.on.choose(p, q)));
+    return make("p", {}, "Counted differently: ", ...chips);
   }
 
   /** @param {string} text @param {() => void} run */

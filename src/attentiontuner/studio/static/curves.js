@@ -1,6 +1,6 @@
 // Actions that are numbers and vectors that were seen, as small curves under the steps.
 
-import { colour, prepare } from "./canvas.js";
+import { colour, Layer, prepare } from "./canvas.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -14,6 +14,7 @@ export class CurvesView {
     this.root = root;
     this.canvas = /** @type {HTMLCanvasElement} */ (root.querySelector("canvas"));
     this.model = model;
+    this.layer = new Layer();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => {
       model.hoverStep = this.stepAt(event.offsetX);
@@ -28,7 +29,8 @@ export class CurvesView {
 
   /** @param {number} x */
   stepAt(x) {
-    return Math.min(Math.max(Math.floor((x / this.canvas.clientWidth) * this.model.length), 0), this.model.length - 1);
+    const [from, to] = this.model.view;
+    return Math.min(Math.max(Math.floor(from + (x / this.canvas.clientWidth) * (to - from)), 0), this.model.length - 1);
   }
 
   draw() {
@@ -38,12 +40,15 @@ export class CurvesView {
     this.root.style.setProperty("--tracks", String(tracks.length));
     const { ink, width, height } = prepare(this.canvas);
     const each = height / tracks.length;
-    const x = (/** @type {number} */ step) => ((step + 0.5) / this.model.length) * width;
-    tracks.forEach((track, number) => {
-      const [top, bottom] = [number * each + LABEL, (number + 1) * each - GAP];
-      track.heights.forEach((heights, line) => this.line(ink, heights, line, x, top, bottom));
-      this.words(ink, track, number * each);
-    });
+    const [from, to] = this.model.view;
+    const x = (/** @type {number} */ step) => ((step + 0.5 - from) / (to - from)) * width;
+    this.layer.show(ink, width, height, [tracks, from, to], (paper) =>
+      tracks.forEach((track, number) => {
+        const [top, bottom] = [number * each + LABEL, (number + 1) * each - GAP];
+        track.heights.forEach((heights, line) => this.line(paper, heights, line, x, top, bottom));
+      }),
+    );
+    tracks.forEach((track, number) => this.words(ink, track, number * each));
     for (const [step, name] of /** @type {[number | null, string][]} */ ([[this.model.p, "p"], [this.model.q, "q"], [this.model.looking, "quiet"]])) {
       if (step === null) continue;
       ink.fillStyle = colour(name);

@@ -1,95 +1,58 @@
 // What picking, marking and the keys do: from the model to edits.
 
+import { Marking } from "./marking.js";
+
 /**
- * @typedef {import("./model.js").Model} Model
  * @typedef {import("./model.js").Shown} Shown
- * @typedef {import("./types.js").Edit} Edit
  * @typedef {import("./types.js").Pair} Pair
  */
 
-export class Editor {
-  /**
-   * @param {Model} model
-   * @param {{change: (edit: Edit) => void, changed: () => void, say: (text: string) => void,
-   *          accept: (pairs: Pair[]) => void, reject: (pairs: Pair[]) => void}} on
-   */
-  constructor(model, on) {
-    this.model = model;
-    this.on = on;
-  }
-
+export class Editor extends Marking {
   /** A thumbnail was clicked. @param {number} step @param {boolean} fresh choose a new step to keep */
   pick(step, fresh) {
     const { model } = this;
+    if (model.anchor !== null) return this.look(step); // the range reaches to there
     model.cursor = step;
     model.selected = null;
     if (model.keep === "q" || (model.p === null && model.q !== null)) {
-      if (fresh || model.q === null || step > model.q) [model.p, model.q] = [null, step];
-      else if (step === model.q) model.q = null;
+      if (fresh || model.q === null || step > model.q) this.hold(null, step);
+      else if (step === model.q) this.hold(model.p, null);
       else this.toggle(step, model.q);
-    } else if (fresh || model.p === null || step < model.p) [model.p, model.q] = [step, null];
-    else if (step === model.p) model.p = null;
+    } else if (fresh || model.p === null || step < model.p) this.hold(step, null);
+    else if (step === model.p) this.hold(null, model.q);
     else this.toggle(model.p, step);
     this.on.changed();
-  }
-
-  /** Steps were dragged over: all of them are paired with the step that is kept. @param {number} first @param {number} last */
-  range(first, last) {
-    const { model } = this;
-    const steps = Array.from({ length: last - first + 1 }, (_, index) => first + index);
-    /** @type {Pair[]} */
-    let pairs = [];
-    if (model.keep === "q" && model.q !== null) {
-      const q = model.q;
-      pairs = steps.filter((step) => step < q).map((step) => [step, q]);
-    } else if (model.keep !== "q" && model.p !== null) {
-      const p = model.p;
-      pairs = steps.filter((step) => step > p).map((step) => [p, step]);
-    }
-    if (pairs.length) this.add(pairs);
-    else this.on.say("Choose the step that was recalled first; then drag over those that used it.");
-  }
-
-  /** @param {number} p @param {number} q */
-  toggle(p, q) {
-    if (this.model.multiplicity(p, q)) this.on.change({ kind: "remove", pairs: [[p, q]] });
-    else this.add([[p, q]]);
-  }
-
-  /** @param {Pair[]} pairs */
-  add(pairs) {
-    this.model.added.push(...pairs);
-    this.on.change({ kind: "add", pairs });
-    this.model.afterAdding();
   }
 
   /** @param {"p" | "q"} end mark the step that is looked at */
   mark(end) {
     this.model[end] = this.model.cursor = this.model.looking;
-    this.model.hoverStep = null;
-    this.model.selected = null;
+    this.model.spans[end] = null;
+    this.model.hoverStep = this.model.selected = null;
     this.on.changed();
   }
 
-  /** Enter: accept the selected suggestion, or add what is marked. */
+  /** Enter: the range, the selected suggestion, or what is marked. */
   enter() {
     const { model, on } = this;
+    if (model.anchor !== null && model.range) return this.range(...model.range);
     const pair = model.candidate;
     const next = this.nextSuggestion();
     if (model.selected?.suggested) on.accept([[model.selected.p, model.selected.q]]);
     else if (pair && model.multiplicity(...pair)) on.say(`${pair[0]} → ${pair[1]} is marked already; Delete removes it.`);
-    else if (pair) this.add([pair]);
+    else if (pair) this.toggle(...pair);
     else if (model.p === null && model.q === null) on.say("Mark the step that was recalled with P first.");
     else on.say("The recalled step p must lie before q.");
     this.goOn(next);
   }
 
-  /** Delete: what is selected, or the pair that is marked. */
+  /** Delete: the range, what is selected, or the pair that is marked. */
   remove() {
     const { model, on } = this;
     const pair = model.candidate;
     const next = this.nextSuggestion();
-    if (model.selected?.suggested) on.reject([[model.selected.p, model.selected.q]]);
+    if (model.anchor !== null && model.range) this.removeRange(...model.range);
+    else if (model.selected?.suggested) on.reject([[model.selected.p, model.selected.q]]);
     else if (model.selected) on.change({ kind: "remove", pairs: [[model.selected.p, model.selected.q]] });
     else if (pair && model.multiplicity(...pair)) on.change({ kind: "remove", pairs: [pair] });
     else on.say("Select a pair first: click its arc, or press [ or ].");
@@ -112,22 +75,34 @@ export class Editor {
     else this.on.changed();
   }
 
-  /** R: one more pair at the same distance as the last two. */
-  repeat() {
-    const next = this.model.repeated;
-    if (typeof next === "string") return this.on.say(next);
-    this.model.cursor = next[1];
-    this.model.hoverStep = null;
-    this.add([next]);
+  /** R: one more pair at the same distance as the last two; with Shift as many as there are. @param {boolean} all */
+  repeat(all) {
+    const { model } = this;
+    const before = model.added.length;
+    /** @type {Pair[]} */ const pairs = [];
+    let next = model.repeated;
+    while (typeof next !== "string") {
+      pairs.push(next);
+      model.added.push(next);
+      next = all ? model.repeated : "";
+    }
+    model.added.length = before;
+    if (!pairs.length) return this.on.say(String(next));
+    [model.cursor, model.hoverStep] = [pairs[pairs.length - 1][1], null];
+    this.add(pairs);
     this.on.changed();
   }
 
-  /** @param {number} change to how often the selected pair counts */
+  /** @param {number} change to how often the selected pair, or the one added last, counts */
   count(change) {
-    const pair = this.model.selected;
+    const { model } = this;
+    const last = model.added.at(-1);
+    const pair = model.selected ?? (last && model.multiplicity(...last) ? { p: last[0], q: last[1], suggested: false } : null);
     if (!pair || pair.suggested) return this.on.say("Select a pair first: click its arc, or press [ or ].");
-    const multiplicity = this.model.multiplicity(pair.p, pair.q) + change;
-    if (multiplicity >= 1 && multiplicity <= 99) this.on.change({ kind: "count", pairs: [[pair.p, pair.q]], multiplicity });
+    const multiplicity = model.multiplicity(pair.p, pair.q) + change;
+    if (multiplicity < 1 || multiplicity > 99) return;
+    this.on.change({ kind: "count", pairs: [[pair.p, pair.q]], multiplicity });
+    this.on.say(`${pair.p} → ${pair.q} counts ×${multiplicity}.`);
   }
 
   /** @param {number} direction select the next or the previous pair or open suggestion */
@@ -153,21 +128,22 @@ export class Editor {
 
   /** A cell of E without a pair was clicked: both ends are marked, Enter adds. @param {number} p @param {number} q */
   markBoth(p, q) {
-    [this.model.p, this.model.q, this.model.cursor, this.model.selected] = [p, q, q, null];
-    this.model.hoverStep = null;
+    this.hold(p, q);
+    [this.model.cursor, this.model.selected, this.model.hoverStep] = [q, null, null];
     this.on.changed();
   }
 
   /** @param {number} step */
   look(step) {
-    this.model.cursor = Math.min(Math.max(step, 0), this.model.length - 1);
-    this.model.hoverStep = null;
-    this.model.selected = null;
+    const { model } = this;
+    model.cursor = Math.min(Math.max(step, 0), model.length - 1);
+    model.hoverStep = model.selected = null;
+    if (model.anchor !== null) model.range = [Math.min(model.anchor, model.cursor), Math.max(model.anchor, model.cursor)];
     this.on.changed();
   }
 
   release() {
-    this.model.p = this.model.q = this.model.selected = null;
+    this.model.letGo();
     this.on.changed();
   }
 

@@ -3,26 +3,37 @@
 import { byId, isTyping, make } from "./dom.js";
 
 /**
- * @typedef {{keys: string[], shown: string[], text: string, run: (event: KeyboardEvent) => void, shift?: boolean}} Key
- *   `shift`: true or false where it matters whether Shift is held
+ * @typedef {{keys: string[], shown: string[], text: string, run: (event: KeyboardEvent) => void, shift?: boolean,
+ *            ctrl?: boolean, always?: boolean}} Key
+ *   `shift`: true or false where it matters whether Shift is held; `ctrl`: only with Ctrl; `always`: while a
+ *   demonstration is being opened, too
  */
 
-/** @param {Key[]} table @param {() => boolean} blocked whether a dialog is open */
-export function listen(table, blocked) {
+/**
+ * @param {Key[]} table
+ * @param {() => boolean} blocked whether a dialog is open
+ * @param {() => boolean} opening whether the keys that change something must wait; it says so
+ */
+export function listen(table, blocked, opening) {
   addEventListener("keydown", (event) => {
     if (event.key === "Escape" && isTyping(event.target)) {
       /** @type {HTMLElement} */ (event.target).blur();
       return;
     }
-    if (blocked() || isTyping(event.target) || event.altKey) return;
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() !== "z") return;
+    if (blocked() || isTyping(event.target) || event.isComposing || event.altKey) return;
+    const ctrl = event.ctrlKey || event.metaKey;
+    if (ctrl && !["z", "y"].includes(event.key.toLowerCase())) return;
     // Enter and Space belong to a focused button, except on the thumbnails, where Enter adds.
     const onButton = event.target instanceof HTMLButtonElement && !event.target.classList.contains("step");
     if (onButton && (event.key === "Enter" || event.key === " ")) return;
     const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const found = table.find(({ keys, shift }) => keys.includes(name) && (shift === undefined || shift === event.shiftKey));
+    const found = table.find(
+      (key) => key.keys.includes(name) && (key.shift === undefined || key.shift === event.shiftKey) && (!key.ctrl || ctrl),
+    );
     if (!found) return;
     event.preventDefault();
+    // The next demonstration is on its way: what is pressed now was meant for it, and would change the one being left.
+    if (!found.always && opening()) return;
     found.run(event);
   });
 }

@@ -1,15 +1,17 @@
 // The matrix E: a cell in column p and row q for every pair.
 
 import { same } from "./arcs.js";
-import { colour, prepare, tickDistance } from "./canvas.js";
+import { colour, Layer, prepare, tickDistance } from "./canvas.js";
 
 /**
  * @typedef {import("./model.js").Model} Model
  * @typedef {import("./model.js").Shown} Shown
  */
 
-const MARGIN = 22; // pixels left and below for numbers
+const BELOW = 18; // pixels for the numbers of p
+const DIGIT = 6.5; // pixels of a digit of the numbers of q
 const SMALLEST = 3.5; // pixels; a pair is drawn at least this large, however long the episode
+const READABLE = 12; // pixels of a cell in which a count is written
 
 export class Matrix {
   /**
@@ -20,6 +22,7 @@ export class Matrix {
   constructor(canvas, model, on) {
     this.canvas = canvas;
     this.model = model;
+    this.layer = new Layer();
     new ResizeObserver(() => this.draw()).observe(canvas);
     canvas.addEventListener("pointermove", (event) => {
       const found = this.nearest(event);
@@ -41,14 +44,19 @@ export class Matrix {
     });
   }
 
+  /** Pixels left of the cells, for the numbers of q: as wide as the longest of them. */
+  get left() {
+    return Math.max(22, String(this.model.length - 1).length * DIGIT + 8);
+  }
+
   get size() {
-    return (this.canvas.clientWidth - MARGIN) / this.model.length;
+    return Math.min(this.canvas.clientWidth - this.left, this.canvas.clientHeight - BELOW) / this.model.length;
   }
 
   /** @param {MouseEvent} event @returns {[number, number] | null} the (p, q) under the mouse, if p < q */
   cell(event) {
     if (!this.model.episode) return null;
-    const p = Math.floor((event.offsetX - MARGIN) / this.size);
+    const p = Math.floor((event.offsetX - this.left) / this.size);
     const q = Math.floor(event.offsetY / this.size);
     return p >= 0 && p < q && q < this.model.length ? [p, q] : null;
   }
@@ -56,7 +64,7 @@ export class Matrix {
   /** @param {MouseEvent} event @returns {Shown | null} */
   nearest(event) {
     if (!this.model.episode) return null;
-    const p = (event.offsetX - MARGIN) / this.size - 0.5;
+    const p = (event.offsetX - this.left) / this.size - 0.5;
     const q = event.offsetY / this.size - 0.5;
     let best = null;
     let distance = Math.max(0.55, 4 / this.size);
@@ -79,57 +87,83 @@ export class Matrix {
     const { model } = this;
     if (!model.episode) return;
     const { ink, width, height } = prepare(this.canvas);
-    const [size, side] = [this.size, width - MARGIN];
+    const [size, left] = [this.size, this.left];
+    const side = size * model.length;
     ink.fillStyle = colour("sunken");
     ink.beginPath();
-    ink.moveTo(MARGIN, 0);
-    ink.lineTo(MARGIN, side);
-    ink.lineTo(width, side);
+    ink.moveTo(left, 0);
+    ink.lineTo(left, side);
+    ink.lineTo(left + side, side);
     ink.fill();
     this.crosshair(ink, size, side);
+    const { pairs, about } = model.state;
+    this.layer.show(ink, width, height, [pairs, about, model.openSuggestions, model.length], (paper) => {
+      for (const pair of this.shown()) this.pair(paper, pair, false);
+      this.numbers(paper, size, side);
+    });
     const active = model.hoverPair ?? model.selected;
-    for (const pair of this.shown()) {
-      const drawn = Math.max(size, SMALLEST);
-      const x = MARGIN + (pair.p + 0.5) * size - drawn / 2;
-      const y = (pair.q + 0.5) * size - drawn / 2;
-      const lit = same(pair, active);
-      ink.fillStyle = ink.strokeStyle = colour(lit ? "p" : pair.suggested ? "suggested" : "ink");
-      if (pair.suggested && !lit) ink.strokeRect(x + 0.5, y + 0.5, Math.max(drawn - 1, 2), Math.max(drawn - 1, 2));
-      else ink.fillRect(x - (lit ? 2 : 0), y - (lit ? 2 : 0), drawn + (lit ? 4 : 0), drawn + (lit ? 4 : 0));
+    if (active) this.pair(ink, active, true);
+  }
+
+  /** @param {CanvasRenderingContext2D} ink @param {Shown} pair @param {boolean} lit */
+  pair(ink, pair, lit) {
+    const { size, left } = this;
+    const drawn = Math.max(size, SMALLEST) + (lit ? 4 : 0);
+    const x = left + (pair.p + 0.5) * size - drawn / 2;
+    const y = (pair.q + 0.5) * size - drawn / 2;
+    ink.fillStyle = ink.strokeStyle = colour(lit ? "p" : pair.suggested ? "suggested" : "ink");
+    if (pair.suggested && !lit) ink.strokeRect(x + 0.5, y + 0.5, Math.max(drawn - 1, 2), Math.max(drawn - 1, 2));
+    else ink.fillRect(x, y, drawn, drawn);
+    const about = this.model.about(pair);
+    if (about) ink.strokeRect(left + about[0] * size, about[2] * size, (about[1] - about[0] + 1) * size, (about[3] - about[2] + 1) * size);
+    const count = this.model.count(pair);
+    if (count < 2) return;
+    if (size >= READABLE) {
+      ink.font = "600 10px system-ui, sans-serif";
+      ink.textAlign = "center";
+      ink.textBaseline = "middle";
+      ink.fillStyle = colour(pair.suggested && !lit ? "suggested" : "surface");
+      ink.fillText(String(count), x + drawn / 2, y + drawn / 2);
+    } else {
+      ink.beginPath(); // too small for a number: a ring says that it counts more than once
+      ink.arc(x + drawn / 2, y + drawn / 2, drawn / 2 + 2.5, 0, 7);
+      ink.stroke();
     }
-    this.numbers(ink, size, height);
   }
 
   /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} side */
   crosshair(ink, size, side) {
-    const { model } = this;
+    const { model, left } = this;
     const pair = model.hoverPair ?? model.selected;
     const p = pair ? pair.p : model.p;
     const q = pair ? pair.q : model.q ?? (model.p === null ? null : model.looking);
     ink.globalAlpha = 0.5;
     if (p !== null) {
       ink.fillStyle = colour("p");
-      ink.fillRect(MARGIN + p * size, p * size, Math.max(size, 1), side - p * size);
+      ink.fillRect(left + p * size, p * size, Math.max(size, 1), side - p * size);
     }
     if (q !== null) {
       ink.fillStyle = colour("q");
-      ink.fillRect(MARGIN, q * size, q * size, Math.max(size, 1));
+      ink.fillRect(left, q * size, q * size, Math.max(size, 1));
     }
     ink.globalAlpha = 1;
   }
 
-  /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} height */
-  numbers(ink, size, height) {
+  /** @param {CanvasRenderingContext2D} ink @param {number} size @param {number} side */
+  numbers(ink, size, side) {
+    const { left } = this;
     ink.fillStyle = colour("quiet");
     ink.font = "10.5px system-ui, sans-serif";
-    const every = tickDistance(this.model.length) * 2;
+    const every = tickDistance(this.model.length, Math.max(1, side / (left + 14)));
     for (let step = 0; step < this.model.length; step += every) {
       ink.textAlign = "right";
       ink.textBaseline = "middle";
-      ink.fillText(String(step), MARGIN - 4, Math.max((step + 0.5) * size, 6));
-      ink.textAlign = step ? "center" : "left";
+      ink.fillText(String(step), left - 4, Math.max((step + 0.5) * size, 6));
+      const half = ink.measureText(String(step)).width / 2;
+      const x = Math.min(Math.max(left + (step + 0.5) * size, left + half), left + side - half);
+      ink.textAlign = "center";
       ink.textBaseline = "bottom";
-      ink.fillText(String(step), MARGIN + (step + 0.5) * size, height - 4);
+      ink.fillText(String(step), x, side + BELOW - 3);
     }
   }
 }

@@ -2,11 +2,11 @@
 
 import { Activity } from "./activity.js";
 import { ask, Refused } from "./api.js";
-import { button, byId, counted, input, isTyping, make } from "./dom.js";
+import { button, byId, counted, dialog, input, isTyping, make } from "./dom.js";
 
 /**
  * @typedef {{
- *   seed: number, step: number, maxSteps: number, lastAction: string | null, ended: boolean, success: boolean,
+ *   seed: number, step: number, maxSteps: number, lastAction: string | null, ended: boolean, success: boolean, resumed: boolean,
  *   saved: number, savedSeeds: number[], comingSeeds: number[], frame: string
  * }} Play
  * @typedef {{title: string, actions: string[], keys: Record<string, number>, image: boolean, stepsPerSecond: number | null}} Game
@@ -28,6 +28,35 @@ let working = false;
 function pill(text, state) {
   byId("save-state").textContent = text;
   byId("save-state").dataset.state = state;
+}
+
+/** Ask before something is lost; a dialog that is closed means no. @param {string} title @param {string} text @param {string} yes @returns {Promise<boolean>} */
+function sure(title, text, yes) {
+  const box = dialog("sure");
+  byId("sure-heading").textContent = title;
+  byId("sure-text").textContent = text;
+  button("sure-yes").textContent = yes;
+  held = null;
+  answered(false); // whoever still asks
+  if (!box.open) box.showModal();
+  return new Promise((resume) => (answered = resume));
+}
+
+/** @type {(yes: boolean) => void} */
+let answered = () => undefined;
+button("sure-yes").addEventListener("click", () => answered(true));
+button("sure-no").addEventListener("click", () => answered(false));
+// `close` comes late, when another question may be open by then; `cancel` comes at once, but not always.
+dialog("sure").addEventListener("cancel", () => answered(false));
+dialog("sure").addEventListener("close", () => dialog("sure").open || answered(false));
+
+/** Whether what has been played may go: at once where that is nothing. @param {string} what will happen */
+async function mayDrop(what) {
+  await line;
+  if (!game || !game.step) return true;
+  const played = counted(game.step, "step");
+  const state = game.ended ? `This episode has ended (${game.success ? "solved" : "not solved"}) and is not saved.` : "This episode is not over.";
+  return sure(what, `${state} Its ${played} will be gone.`, "Drop the episode");
 }
 
 /** @param {() => Promise<Partial<Play>>} work */
@@ -56,26 +85,46 @@ function act(action) {
 }
 
 /** @param {number | null} seed */
-function start(seed) {
+async function start(seed) {
+  if (!(await mayDrop(seed === null ? "Go to the next seed?" : `Start seed ${seed}?`))) return;
   activity.restart();
   return enqueue(() => ask("/api/play/start", seed === null ? {} : { seed }));
 }
 
-function discard() {
+async function discard() {
+  if (!(await mayDrop("Start over?"))) return;
   activity.restart();
   return enqueue(() => ask("/api/play/discard", {}));
 }
 
-function save() {
-  if (!game?.ended) return;
-  const seconds = activity.take();
+let saving = false;
+/** Save the ended episode: sent again until the studio answers, and made once. */
+async function save() {
+  if (!game?.ended || saving) return;
+  const why = "The task was not solved. Training leaves such episodes out unless it is told to include them.";
+  if (!game.success && !(await sure("Save a failed episode?", why, "Save it"))) return;
+  saving = true;
+  const body = { seconds: activity.take(), seed: game.seed, made: game.step };
   pill("saving", "saving");
-  return enqueue(async () => {
-    const answer = await ask("/api/play/save", { seconds });
-    pill(`saved as demonstration ${answer.episode}`, "saved");
-    activity.restart();
-    return answer;
-  });
+  await enqueue(() => saveUntilAnswered(body));
+  saving = false;
+}
+
+/** @param {{seconds: number, seed: number, made: number}} body */
+async function saveUntilAnswered(body) {
+  for (let pause = 500; ; pause = Math.min(pause * 2, 4000)) {
+    try {
+      const answer = await ask("/api/play/save", body);
+      pill(`saved as demonstration ${answer.episode}`, "saved");
+      activity.restart();
+      return answer;
+    } catch (problem) {
+      const status = problem instanceof Refused ? problem.status : 0;
+      if (status && status !== 401 && status < 500) throw problem;
+      pill(status === 401 ? "The studio was started anew: open the address it printed. Then this episode is saved." : "failed, retrying: the studio does not answer", "failed");
+      await new Promise((resume) => setTimeout(resume, pause));
+    }
+  }
 }
 
 function draw() {
@@ -84,7 +133,7 @@ function draw() {
   byId("frame").classList.toggle("smooth", !game.image);
   const screen = /** @type {HTMLElement} */ (byId("frame").parentElement);
   screen.className = `screen ${game.ended ? (game.success ? "won" : "lost") : ""}`;
-  const doing = game.lastAction ? `Last action: ${game.lastAction}.` : "Press a key to begin.";
+  const doing = game.resumed ? "This is where you were when the studio ended." : game.lastAction ? `Last action: ${game.lastAction}.` : "Press a key to begin.";
   byId("status").textContent = game.ended
     ? `${game.success ? "Solved" : "Not solved"} after ${counted(game.step, "step")}.`
     : `Step ${game.step} of at most ${game.maxSteps}. ${doing}`;
@@ -123,7 +172,7 @@ function press(key, down) {
 }
 
 addEventListener("keydown", (event) => {
-  if (!game || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!game || dialog("sure").open || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
   const action = game.keys[event.key] ?? game.keys[event.key.toLowerCase()];
   const onButton = event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === " ");
   if (action !== undefined && !onButton) {

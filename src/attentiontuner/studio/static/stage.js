@@ -14,7 +14,7 @@ export class Stage {
     this.url = "";
   }
 
-  /** @param {string} url of the sprite sheet */
+  /** @param {string} url of the sprite sheets */
   build(url) {
     this.url = url;
     for (const view of Object.values(this.views)) view.forget();
@@ -37,13 +37,14 @@ export class Stage {
     const { model } = this;
     const view = this.views[which];
     view.root.classList.toggle("held", held);
+    const span = held ? model.spans[which] : null;
     if (step === null) {
       view.empty(invitation);
       return;
     }
     const { episode } = model.demo;
     const sharp = model.data.kind === "grid" ? `/api/episodes/${episode}/frames/${step}.png?${model.data.launch}` : null;
-    view.fill(step, model.action(step), which, () => showSprite(view.picture, this.url, model.demo.sprites, step), sharp);
+    view.fill(step, span, model.action(step), which, () => showSprite(view.picture, this.url, model.data.launch, model.demo.sprites, step), sharp);
   }
 }
 
@@ -68,20 +69,21 @@ class View {
     this.step = null;
     clearTimeout(this.timer);
     this.picture.className = "picture empty";
+    this.picture.setAttribute("aria-label", invitation);
     this.picture.textContent = invitation;
     this.where.textContent = "–";
     this.what.textContent = "";
   }
 
-  /** @param {number} step @param {string} action @param {"p" | "q"} which @param {() => void} sprite @param {string | null} sharp */
-  fill(step, action, which, sprite, sharp) {
+  /** @param {number} step @param {[number, number] | null} span @param {string} action @param {"p" | "q"} which @param {() => void} sprite @param {string | null} sharp */
+  fill(step, span, action, which, sprite, sharp) {
+    this.where.textContent = span ? `somewhere in ${span[0]}~${span[1]}` : `step ${step}`;
     if (this.step === step) return;
     this.step = step;
     this.picture.className = sharp ? "picture" : "picture crisp";
     this.picture.replaceChildren();
-    this.picture.setAttribute("aria-label", `Step ${step}`);
+    this.picture.setAttribute("aria-label", `Step ${step}, then ${action}`);
     sprite();
-    this.where.textContent = `step ${step}`;
     this.what.textContent = which === "q" ? action : `then ${action}`;
     this.what.title = which === "q" ? `The action taken at step ${step}` : "";
     clearTimeout(this.timer);

@@ -2,6 +2,8 @@
 
 import { ask, Refused } from "./api.js";
 import { button, byId, make, select } from "./dom.js";
+import { keyOf } from "./draft.js";
+import { steerWithArrows } from "./listing.js";
 
 /**
  * @typedef {import("./model.js").Model} Model
@@ -12,13 +14,14 @@ import { button, byId, make, select } from "./dom.js";
 const LISTED = 200; // rows; more would only be scrolled past
 
 export class Suggestions {
-  /** @param {Model} model @param {{change: (edit: Edit) => void, changed: () => void, say: (text: string) => void}} on */
+  /** @param {Model} model @param {{change: (edit: Edit) => void, changed: () => void, say: (text: string) => void, next: (direction: number) => void}} on */
   constructor(model, on) {
     this.model = model;
     this.on = on;
     this.list = byId("suggestion-list");
     this.problem = "";
-    this.drawn = "";
+    this.thinking = false;
+    /** @type {unknown[]} */ this.drawn = [];
     select("source").addEventListener("change", () => {
       model.source = select("source").value;
       localStorage.setItem("studio.source", model.source);
@@ -27,6 +30,7 @@ export class Suggestions {
     });
     button("accept-all").addEventListener("click", () => this.acceptAll());
     button("reject-all").addEventListener("click", () => this.rejectAll());
+    steerWithArrows(this.list, on.next);
   }
 
   /** The sources of the data set that was opened. */
@@ -42,27 +46,35 @@ export class Suggestions {
   /** Fetch what the chosen source says about the demonstration that is open. */
   async load() {
     const { model } = this;
+    if (!model.episode) return; // it will be loaded when it is open
     const [demo, source] = [model.demo, model.source];
     model.suggestions = [];
     this.problem = "";
+    this.thinking = source !== "";
+    this.on.changed();
     if (source) {
       try {
         const query = new URLSearchParams({ annotator: model.data.annotator, source });
         const answer = await ask(`/api/episodes/${demo.episode}/suggestions?${query}`, undefined, { signal: null });
         if (model.episode !== demo || model.source !== source) return;
-        model.suggestions = answer.pairs.map((/** @type {number[]} */ [p, q, weight]) => ({ p, q, weight }));
+        model.suggestions = answer.pairs.map((/** @type {any[]} */ [p, q, weight, count, about]) => ({ p, q, weight, count, about }));
       } catch (problem) {
         if (model.episode !== demo || model.source !== source) return;
         this.problem = problem instanceof Refused ? problem.message : String(problem);
       }
     }
+    this.thinking = false;
     byId("suggestions").dataset.episode = String(demo.episode);
     this.on.changed();
   }
 
-  /** @param {Pair[]} pairs */
+  /** As they were suggested: with counts and intervals. @param {Pair[]} pairs */
   accept(pairs) {
-    if (pairs.length) this.on.change({ kind: "add", pairs, source: this.model.source });
+    const { suggested } = this.model.facts;
+    const whole = pairs.map(([p, q]) => suggested.get(keyOf(p, q)));
+    const counts = whole.map((one) => one?.count ?? 1);
+    const about = whole.map((one) => one?.about ?? null);
+    if (pairs.length) this.on.change({ kind: "add", pairs, source: this.model.source, counts, about: about.some(Boolean) ? about : [] });
   }
 
   /** @param {Pair[]} pairs */
@@ -73,13 +85,13 @@ export class Suggestions {
   acceptAll() {
     const open = this.open();
     if (open.length) this.accept(open);
-    else this.on.say("There are no open suggestions.");
+    else this.on.say(this.thinking ? "The suggestions are not here yet." : "There are no open suggestions.");
   }
 
   rejectAll() {
     const open = this.open();
     if (open.length) this.reject(open);
-    else this.on.say("There are no open suggestions.");
+    else this.on.say(this.thinking ? "The suggestions are not here yet." : "There are no open suggestions.");
   }
 
   /** @returns {Pair[]} */
@@ -91,8 +103,8 @@ export class Suggestions {
     const { model } = this;
     if (!model.episode) return;
     const open = model.openSuggestions;
-    const content = JSON.stringify([model.demo.episode, model.source, this.problem, model.suggestions.length, open]);
-    if (content !== this.drawn) {
+    const content = [model.demo, model.source, this.problem, this.thinking, open];
+    if (content.some((value, place) => value !== this.drawn[place])) {
       this.drawn = content;
       button("accept-all").disabled = button("reject-all").disabled = open.length === 0;
       button("accept-all").replaceChildren(open.length ? `Accept all ${open.length} ` : "Accept all ", make("kbd", {}, "A"));
@@ -102,27 +114,31 @@ export class Suggestions {
       this.list.replaceChildren(...rows);
     }
     const shown = model.hoverPair ?? model.selected;
-    for (const row of this.list.children) {
-      row.classList.toggle("linked", !!shown?.suggested && row instanceof HTMLElement && row.dataset.pair === `${shown.p},${shown.q}`);
+    for (const row of /** @type {Iterable<HTMLElement>} */ (this.list.children)) {
+      const linked = !!shown?.suggested && row.dataset.pair === `${shown.p},${shown.q}`;
+      if (linked && !row.classList.contains("linked")) row.scrollIntoView({ block: "nearest" });
+      row.classList.toggle("linked", linked);
     }
   }
 
   nothingOpen() {
+    if (this.thinking) return this.model.source === "run" ? "The run looks at this demonstration. The first one takes some seconds." : "Looking for suggestions …";
     if (this.model.suggestions.length) return "All of them are dealt with.";
     return this.model.source.startsWith("before") ? "Nothing was marked on an earlier demonstration yet." : "It suggests nothing here.";
   }
 
   /** @param {import("./types.js").Suggestion} suggestion */
   row({ p, q, weight }) {
-    const accept = make("button", { "aria-label": `Accept ${p} to ${q}`, title: "Accept" }, "✓");
-    const reject = make("button", { "aria-label": `Reject ${p} to ${q}`, title: "Reject" }, "✕");
-    const row = make("li", { "data-pair": `${p},${q}` }, make("span", { class: "pair" }, `${p} → ${q}`));
+    const pair = { p, q, suggested: true };
+    const accept = make("button", { "aria-label": `Accept ${p} to ${q}`, title: "Accept", tabindex: "-1" }, "✓");
+    const reject = make("button", { "aria-label": `Reject ${p} to ${q}`, title: "Reject", tabindex: "-1" }, "✕");
+    const row = make("li", { "data-pair": `${p},${q}` }, make("span", { class: "pair" }, this.model.words(pair)));
     if (weight < 1) row.append(make("span", { class: "weight" }, weight.toFixed(2)));
     row.append(accept, reject);
     accept.addEventListener("click", () => this.accept([[p, q]]));
     reject.addEventListener("click", () => this.reject([[p, q]]));
     row.addEventListener("pointerenter", () => {
-      this.model.hoverPair = { p, q, suggested: true };
+      this.model.hoverPair = pair;
       this.on.changed();
     });
     row.addEventListener("pointerleave", () => {

@@ -2,23 +2,28 @@
 
 /**
  * @typedef {[number, number]} Pair  (p, q)
- * @typedef {{columns: number, rows: number, width: number, height: number, cells: number[]}} Sprites
+ * @typedef {[number, number, number, number]} Block  first p, last p, first q, last q: every pair p < q of these steps
+ * @typedef {[number, number, number, number, number]} About  first p, last p, first q, last q, weight
+ * @typedef {{columns: number, perSheet: number, count: number, width: number, height: number, cells: number[]}} Sprites
  * @typedef {{
  *   version: string, annotated: boolean, pairs: [number, number, number][], origins: [number, number, string][],
+ *   about: [number, number, number, number, number, number, number][],
  *   rejected: [string, number, number][], note: string, flagged: boolean, canUndo: boolean, canRedo: boolean
- * }} EditState
+ * }} EditState  `about`: p, q, and what is known less of that pair
  * @typedef {{name: string, heights: number[][], values: number[][]}} Curves  one list of T numbers for each line
  * @typedef {{
  *   episode: number, length: number, seed: number, success: boolean, steps: number[], sprites: Sprites, curves: Curves[],
- *   state: EditState
+ *   state: EditState, draft: import("./draft.js").Draft
  * }} Episode
  * @typedef {{
  *   name: string, title: string, kind: string, actions: string[], lengths: number[], annotator: string,
- *   annotators: string[], sources: {name: string, title: string}[], launch: string, annotated: number[], flagged: number[]
+ *   annotators: string[], sources: {name: string, title: string}[], launch: string, annotated: number[], flagged: number[],
+ *   first: string, folder: string
  * }} Dataset
  * @typedef {{
- *   kind: string, pairs?: Pair[], source?: string, multiplicity?: number, text?: string, flagged?: boolean
+ *   kind: string, pairs?: Pair[], source?: string, multiplicity?: number, text?: string, flagged?: boolean,
+ *   counts?: number[], about?: (About | null)[], blocks?: Block[]
  * }} Edit
- * @typedef {{p: number, q: number, weight: number}} Suggestion
+ * @typedef {{p: number, q: number, weight: number, count: number, about: About | null}} Suggestion
  */
 export {};

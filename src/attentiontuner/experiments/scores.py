@@ -1,0 +1,103 @@
+"""What any policy, ours or another's, scored on a task: one file each, which a leaderboard is made from.
+
+BOARD/<task>--<name>.json
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import write_text
+from attentiontuner.core.seeds import evaluation_seed
+
+SCHEMA = 1
+KIND = "attentiontuner score"
+
+EVALUATION_SEED = 0
+EPISODES = 1000
+"""The episodes that all policies are judged on."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One policy on one task.
+
+    Attributes:
+        name: of the policy. task, settings: what it played; `settings` in full.
+        demonstrations: how many it learned from; None: from none, or nobody said.
+        told: what it was told besides observations and actions, such as "pairs"; "" for nothing.
+        by: who says so, a person or an address. note: whatever else must be known to compare.
+        evaluation: as a record of an experiment has it (`records.evaluation_part`).
+        versions: of the software it was played with.
+    """
+
+    name: str
+    task: str
+    settings: Mapping[str, Any]
+    demonstrations: int | None
+    told: str
+    by: str
+    note: str
+    evaluation: Mapping[str, Any]
+    versions: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w.+ -]+", self.name):
+            raise UserError(f"--name {self.name!r}: give letters, digits, spaces and . _ + -")
+        if self.demonstrations is not None and self.demonstrations < 0:
+            raise UserError(f"--demonstrations {self.demonstrations}: give 0 or more")
+        outcome = self.evaluation["success"]
+        if len(outcome) != self.evaluation["episodes"] or outcome.count("1") != self.evaluation["successes"]:
+            raise UserError("the list of episodes does not fit their number and the number of successes")
+        if self.evaluation["first_environment_seed"] != evaluation_seed(EVALUATION_SEED, 0):
+            raise UserError("it was not played on the episodes of evaluation seed 0")
+
+    @property
+    def file(self) -> str:
+        return f"{self.task}--{re.sub(r'[^a-z0-9.+]+', '-', self.name.lower()).strip('-')}.json"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": KIND, "schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Score":
+        if not isinstance(value, dict) or value.get("kind") != KIND:
+            raise UserError("it is not an attentiontuner score")
+        if value.get("schema") != SCHEMA:
+            raise UserError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
+        try:
+            return cls(**{name: value[name] for name in cls.__dataclass_fields__})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{type(error).__name__}: {error}") from error
+
+
+def write_score(board: Path, score: Score) -> Path:
+    """Write a new score: one line per part, so that a difference can be read."""
+    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in score.to_json().items()]
+    path = free_place(board, score.file)
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    return path
+
+
+def free_place(board: Path, file: str) -> Path:
+    """Where a score will be; somebody's score that is there already is never overwritten."""
+    path = board / file
+    if path.exists():
+        raise UserError(f"{path} is there already: give another --name, or move it away")
+    return path
+
+
+def read_scores(board: Path) -> list[Score]:
+    """Every score in `board`, sorted by path; files that are none are named on stderr and left where they are."""
+    found = []
+    for path in sorted(board.glob("*--*.json")):
+        try:
+            found.append(Score.from_json(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, UserError) as error:
+            print(f"attentiontuner: left out: {path}: {error}", file=sys.stderr)
+    return found

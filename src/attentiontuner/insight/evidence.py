@@ -1,0 +1,189 @@
+"""What a memory report rests on, kept in files: killed, it goes on where it was.
+
+WORK/settings.json         what it was computed from
+WORK/alone.safetensors     the policy without a memory: entropy, surprise, answers; which fold judged an episode
+WORK/frames.safetensors    earlier frames that tell the actions of steps in question
+WORK/past.safetensors      what every step gains by the whole past
+
+Legend: N episodes, S steps of all of them, Q steps in question, P numbers of the distribution of an action.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import read_bytes, read_json, write_bytes, write_json
+from attentiontuner.core.wording import counted
+from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.insight.explaining import Thing, explain
+from attentiontuner.insight.need import Judges
+from attentiontuner.insight.past import with_whole_past
+from attentiontuner.insight.places import Place
+from attentiontuner.insight.questions import Questions, in_question
+from attentiontuner.insight.steps import Integers, StepData, learned_from
+from attentiontuner.models.actions import ActionHead, action_head
+
+FEWEST = 8
+"""Demonstrations, at least: some are judged by what others teach."""
+
+MOST_STEPS, MOST_IMAGES = 60_000, 6_000
+"""Steps, and distinct images among them, that are looked at, about."""
+
+VERSION = 1
+"""Of the files; those of another are computed again."""
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of some episodes.
+
+    Attributes:
+        episodes: `[N]` their numbers in the data set. lengths: `[N]` their steps.
+        entropy, surprise: `[S]` of the policy without a memory, in nats.
+        asked: the steps in question, with its answers.
+        things: what they recall.
+        past: `[S]` nats that every step gains by the whole past.
+    """
+
+    episodes: Integers
+    lengths: Integers
+    entropy: Floats
+    surprise: Floats
+    asked: Questions
+    things: list[Thing]
+    past: Floats
+
+    @property
+    def owner(self) -> Integers:
+        """`[S]` the place of each step's episode."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @property
+    def time(self) -> Integers:
+        """`[S]` each step's number in its episode."""
+        return np.arange(len(self.surprise)) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+
+    @property
+    def recalled(self) -> Floats:
+        """`[S]` nats that every step gains by the frames found."""
+        gains = np.zeros(len(self.surprise), np.float32)
+        for thing in self.things:
+            gains[self.asked.step] += thing.gain
+        return gains
+
+
+def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | str = "cpu") -> Evidence:
+    """The evidence of a data set, from the files in `work` as far as they are there."""
+    if len(store) < FEWEST:
+        held = counted(len(store), "demonstration")
+        raise UserError(
+            f"{store.path} holds {held}: a memory report needs {FEWEST}, to judge some by what others teach"
+        )
+    store = store.annotated_by(None)
+    _same_settings(store, work, seed)
+    episodes = _looked_at(store, np.random.default_rng([seed, 9]))
+    data = StepData(store.read_packed(episodes), torch.device(device))
+    places = np.arange(len(episodes))
+
+    def alone() -> dict[str, NDArray[Any]]:
+        judges = Judges.trained(store, episodes, seed=seed, device=device)
+        entropy, surprise = judges.judge(data, places)
+        answers = judges.answers(data, places, np.arange(len(data)))
+        return {"entropy": entropy, "surprise": surprise, "answers": answers, "fold": judges.fold}
+
+    found = _kept(work / "alone.safetensors", alone, seed)
+    head = _head(store, data)
+    numbers = store.actions.kind == "box"
+    time = np.arange(len(data)) - np.repeat(data.packed.starts, data.packed.lengths)
+    step = in_question(found["entropy"], time, numbers)
+    asked = Questions.of(data, head, step, found["answers"][step])
+
+    def frames() -> dict[str, NDArray[Any]]:
+        label = f"frames of {store.task}"
+        return _packed(explain(asked, found["fold"], store.observation, store.actions, seed=seed, label=label))
+
+    def past() -> dict[str, NDArray[Any]]:
+        label = f"past of {store.task}"
+        args = data, head, store.observation, found["answers"], found["fold"]
+        return {"gain": with_whole_past(*args, seed=seed, label=label)}
+
+    things = _unpacked(_kept(work / "frames.safetensors", frames, seed))
+    gain = _kept(work / "past.safetensors", past, seed)["gain"]
+    return Evidence(episodes, store.lengths[episodes], found["entropy"], found["surprise"], asked, things, gain)
+
+
+def _head(store: DemoStore, data: StepData) -> ActionHead:
+    head = action_head(store.actions)
+    head.fit([data.packed.actions])
+    return head.to(data.device)
+
+
+def _looked_at(store: DemoStore, rng: np.random.Generator) -> Integers:
+    """Numbers of the episodes that are looked at: all, or as many at random as the limits allow."""
+    every = np.arange(len(store))
+    chosen = every[learned_from(store, every, rng)]
+    share = MOST_STEPS / store.lengths[chosen].sum()
+    if "image" in store.observation.kinds:
+        frames = sum(shard.distinct_frames for shard in store.manifest.readable_shards()) * len(chosen) / len(store)
+        share = min(share, MOST_IMAGES / max(frames, 1))
+    count = max(min(len(chosen), FEWEST), int(min(share, 1) * len(chosen)))
+    return np.sort(rng.choice(chosen, count, replace=False))
+
+
+def _same_settings(store: DemoStore, work: Path, seed: int) -> None:
+    """Forget what was computed from something else."""
+    shards = "".join(shard.sha256 for shard in store.manifest.readable_shards())
+    settings = {"version": VERSION, "shards": hashlib.sha256(shards.encode()).hexdigest()[:16], "seed": seed}
+    path = work / "settings.json"
+    if not path.exists() or read_json(path) != settings:
+        for old in work.glob("*.safetensors"):
+            old.unlink()
+        write_json(path, settings)
+
+
+def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) -> dict[str, NDArray[Any]]:
+    """The arrays in a file, made and written where they are not there. What PyTorch draws meanwhile, in dropout say, is
+    told by the seed."""
+    if path.exists():
+        try:
+            return {name: array.copy() for name, array in load(read_bytes(path)).items()}
+        except (SafetensorError, ValueError) as error:
+            raise UserError(f"{path} is damaged: {error}; delete it, and the same command computes it again") from error
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = {name: np.ascontiguousarray(array) for name, array in make().items()}
+    write_bytes(path, save(made))
+    return made
+
+
+COLUMNS = ("time", "share", "gain", "answer", "known")
+
+
+def _packed(things: list[Thing]) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {
+        f"{number}.{name}": getattr(thing, name) for number, thing in enumerate(things) for name in COLUMNS
+    }
+    ways = [[place and list(place) for place in thing.found_by] for thing in things]
+    return {**arrays, "found_by": np.frombuffer(json.dumps(ways).encode(), np.uint8)}
+
+
+def _unpacked(arrays: dict[str, NDArray[Any]]) -> list[Thing]:
+    ways = json.loads(arrays["found_by"].tobytes())
+    found = []
+    for number, own in enumerate(ways):
+        time, share, gain, answer, known = (arrays[f"{number}.{name}"] for name in COLUMNS)
+        found_by = tuple(Place(*way) if way else None for way in own)
+        found.append(Thing(time, share, gain, answer, known, found_by))
+    return found

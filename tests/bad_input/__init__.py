@@ -1,0 +1,1 @@
+"""Bad input, generated: whatever it is, it ends in one line."""

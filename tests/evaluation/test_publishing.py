@@ -1,0 +1,86 @@
+"""Runs to give away, and those that come with the repository."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attentiontuner.cli import main
+from attentiontuner.evaluation import publishing
+from attentiontuner.evaluation.evaluate import evaluate
+from attentiontuner.evaluation.policy import load_policy
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import get_task
+
+CHECKPOINTS = sorted((Path(__file__).parents[2] / "checkpoints").glob("*/record.json"))
+
+
+def test_what_is_published_plays_the_record_again(run, capsys):
+    assert main(["publish", str(run), "--out", "given", "--episodes", "20"]) == 0
+    assert "in float16" in capsys.readouterr().out
+    given = run.parent / "given"
+    assert sorted(path.name for path in given.iterdir()) == [
+        "README.md", "config.json", "model.safetensors", "record.json",
+    ]  # fmt: skip
+    record = json.loads((given / "record.json").read_text())
+    assert len(record["success"]) == 20
+    assert record["success"].count("1") == record["successes"]
+    assert main(["evaluate", "given", "--episodes", "20", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["of"] == record["of"]
+    assert again["successes"] == record["successes"]
+    card = (given / "README.md").read_text()
+    assert f"**{record['successes']} of 20 episodes**" in card
+    assert "attentiontuner evaluate . --episodes 20 --seed 0" in card
+    assert "5 demonstrations" in card
+    weights = Run(given).load_model().model.state_dict()
+    assert all(torch.equal(tensor, tensor.half().float()) for tensor in weights.values() if tensor.is_floating_point())
+    assert (given / "model.safetensors").stat().st_size < 0.6 * (run / "model.safetensors").stat().st_size
+
+
+def test_weights_that_play_worse_in_float16_stay_as_they_are(run, capsys, monkeypatch):
+    monkeypatch.setattr(publishing, "halved", lambda weights: {name: 0 * each for name, each in weights.items()})
+    played = publishing._play
+
+    def worse(trained, *others):
+        results, summary = played(trained, *others)
+        silent = not any(tensor.any() for tensor in trained.model.state_dict().values())
+        return results, {**summary, "successes": 0 if silent else 7}
+
+    monkeypatch.setattr(publishing, "_play", worse)
+    assert main(["publish", str(run), "--out", "given", "--episodes", "5"]) == 0
+    assert "in float32" in capsys.readouterr().out
+    assert (run.parent / "given" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
+def test_numbers_too_large_for_float16_are_kept():
+    weights = {"small": torch.tensor([0.1]), "large": torch.tensor([1e6]), "count": torch.tensor([70_000])}
+    halved = publishing.halved(weights)
+    assert halved["small"].dtype == torch.float16
+    assert halved["large"].item() == 1e6
+    assert halved["count"].dtype == torch.int64
+
+
+def test_a_folder_that_is_there_and_a_run_that_is_not_are_refused(run, capsys):
+    (run.parent / "given").mkdir()
+    (run.parent / "given" / "mine.txt").write_text("mine")
+    assert main(["publish", str(run), "--out", "given", "--episodes", "1"]) == 2
+    assert "given is there already" in capsys.readouterr().err
+    assert main(["publish", "nowhere", "--out", "fresh"]) == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+    assert not (run.parent / "fresh").exists()
+    assert not (run / "evaluation").exists()
+
+
+@pytest.mark.parametrize("record", CHECKPOINTS, ids=lambda path: path.parent.name)
+def test_checkpoints_of_the_repository_play_their_records(record):
+    said = json.loads(record.read_text())
+    task = get_task(said["of"]["task"], said["of"]["settings"])
+    results, _ = evaluate(load_policy(record.parent), task, 30, said["of"]["seed"], workers=0)
+    assert "".join(str(int(result.success)) for result in results) == said["success"][:30]
+
+
+def test_there_is_one_and_all_are_small():
+    assert CHECKPOINTS
+    assert sum(path.stat().st_size for record in CHECKPOINTS for path in record.parent.iterdir()) < 2e6

@@ -1,0 +1,152 @@
+"""Batches that do not fit into memory are computed in parts; steps that take long are thrown away to stop in time."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.core.errors import UserError
+from attentiontuner.core.signals import Interrupted
+from attentiontuner.data.dataset import DemoData
+from attentiontuner.runs.run import Run
+from attentiontuner.training import abandoning, room
+from attentiontuner.training import train as train_module
+from attentiontuner.training.abandoning import Abandoned, Attentive
+from attentiontuner.training.step import TrainStep, make_optimiser
+from attentiontuner.training.train import train
+from tests.training.toys import toy_config, toy_store, without_times
+
+SURE = {"dropout": 0.0}
+"""Nothing is drawn, so that parts draw nothing else."""
+
+
+@pytest.mark.parametrize("method", ["attentiontuner", "recall"])
+def test_parts_have_the_gradient_of_the_whole(tmp_path: Path, method: str) -> None:
+    drawn = {"teacher": 1.0, "dropped_cells": 0.0} if method == "recall" else {}
+    config = toy_config(method=method, model={**SURE, **drawn}, batch_size=5)
+    data, rows, found = DemoData(toy_store(tmp_path, annotate="odd").read_packed()), np.array([3, 8, 1, 4, 7]), []
+    for parts in (None, 2, 5, 7):
+        torch.manual_seed(0)
+        model = config.network.build().train()
+        step = TrainStep(model, make_optimiser(model, 1e-3), data, replace(config, parts=parts))
+        step(rows)
+        gradients = [each.grad for each in model.parameters() if each.grad is not None]
+        found.append([torch.tensor(list(step.collect().values())), *gradients])
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-3, atol=1e-6)
+
+
+def test_a_batch_is_cut_where_it_does_not_fit_and_stays_so(tmp_path: Path, monkeypatch, capsys) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=2, batch_size=8)
+    model = config.network.build()
+    each = room.kept_bytes(config, model, store.read_packed([0]))
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    longest = np.sort(store.lengths)[::-1]
+
+    def free_for(episodes: int) -> float:
+        return (room.BESIDE * each * longest[:episodes].sum() + 3 * weights + room.WORKSPACE) / room.USED + 1
+
+    for episodes, parts in ((8, 1), (4, 2), (3, 3), (1, 8)):
+        monkeypatch.setattr(room, "free_bytes", lambda episodes=episodes: free_for(episodes))
+        assert room.parts_for(config, model, store.read_packed([0]), store.lengths) == parts
+    whole = train(config, store, tmp_path / "cut", device="cpu")
+    assert "it is computed in 8 parts" in capsys.readouterr().err
+    assert Run(tmp_path / "cut").config().parts == 8
+    monkeypatch.setattr(room, "free_bytes", lambda: 2**40)
+    again = train(replace(config, epochs=3), store, tmp_path / "cut", device="cpu")
+    assert again.metrics[:2] == whole.metrics
+    assert Run(tmp_path / "cut").config().parts == 8
+    monkeypatch.setattr(room, "free_bytes", lambda: 2**20)
+    with pytest.raises(UserError, match=r"an episode of 8 steps needs about 0\.\d GB to train on, 0\.0 GB are free"):
+        train(config, store, tmp_path / "none", device="cpu")
+    assert train(replace(config, parts=1), store, tmp_path / "asked", device="cpu").finished
+
+
+def test_what_is_kept_is_what_a_longer_episode_keeps(tmp_path: Path, monkeypatch) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config()
+    model, one = config.network.build(), store.read_packed([int(store.lengths.argmax())])
+    whole = room.kept_bytes(config, model, one)
+    monkeypatch.setattr(room, "TRIED", 4)
+    assert room.kept_bytes(config, model, one) == pytest.approx(whole, rel=0.25)
+    assert whole > 4 * 4 * config.model.d_model  # type: ignore[attr-defined]
+
+
+def test_an_allocation_that_fails_is_told_in_a_line(tmp_path: Path, monkeypatch) -> None:
+    def no_room(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(train_module.TrainLoop, "go", no_room)
+    with pytest.raises(UserError, match="not enough memory for a batch of 6 demonstrations in 1 part: .* such as 2"):
+        train(toy_config(batch_size=6), toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+
+
+def slowly(monkeypatch, at: int, what: object) -> None:
+    """Every step takes long from now on; in the backward pass of step number `at` something happens."""
+    calls = [0]
+    learn = TrainStep._learn_from
+
+    def learn_slowly(step: TrainStep, batch: object) -> torch.Tensor:
+        calls[0] += 1
+        if calls[0] == at:
+            next(step.working.parameters()).register_hook(lambda _: what())  # type: ignore[operator]
+        return learn(step, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TrainStep, "_learn_from", learn_slowly)
+    monkeypatch.setattr(abandoning, "SLOW", 0.0)
+    monkeypatch.setattr(abandoning, "GRACE", 0.0)
+
+
+@pytest.mark.parametrize("at", [1, 2, 6])
+def test_a_step_that_is_thrown_away_leaves_no_trace(tmp_path: Path, monkeypatch, at: int) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=3, batch_size=6, test_fraction=0.2)
+    whole = train(config, store, tmp_path / "whole", device="cpu")
+    with monkeypatch.context() as patched:
+        slowly(patched, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Interrupted, match="SIGTERM: saved after"):
+            train(config, store, tmp_path / "stopped", device="cpu")
+    state = Run(tmp_path / "stopped").load_state()
+    assert state is not None
+    assert state.epoch * 4 + state.batch == at - 1
+    assert without_times(train(config, store, tmp_path / "stopped", device="cpu").metrics) == without_times(
+        whole.metrics
+    )
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("stopped", "whole")]
+    assert weights[0] == weights[1]
+
+
+def test_a_test_that_takes_long_is_thrown_away_too(tmp_path: Path, monkeypatch) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=2, batch_size=6, test_fraction=0.2)
+    whole = train(config, store, tmp_path / "whole", device="cpu")
+    real = train_module.TrainLoop._test
+    with monkeypatch.context() as patched:
+        patched.setattr(abandoning, "GRACE", 0.0)
+        patched.setattr(abandoning, "SLOW", 0.0)
+        patched.setattr(train_module.TrainLoop, "_test", lambda loop, wish: real(loop, lambda: True))
+        result = train(config, store, tmp_path / "stopped", device="cpu")
+        assert not result.finished
+        assert not train(config, store, tmp_path / "stopped", device="cpu").finished  # it has nothing to save anew
+    result = train(config, store, tmp_path / "stopped", device="cpu")
+    assert without_times(result.metrics) == without_times(whole.metrics)
+
+
+def draw_after_a_while(attentive: Attentive) -> None:
+    with attentive.to(lambda: True):
+        time.sleep(0.02)
+        torch.rand(2)
+
+
+def test_only_what_takes_long_is_stopped(monkeypatch) -> None:
+    attentive, generator = Attentive(), torch.get_rng_state()
+    draw_after_a_while(attentive)  # everything has its grace
+    assert not torch.equal(torch.get_rng_state(), generator)
+    monkeypatch.setattr(abandoning, "GRACE", 0.01)
+    draw_after_a_while(attentive)  # it was short the last time
+    generator = torch.get_rng_state()
+    with pytest.raises(Abandoned):
+        draw_after_a_while(Attentive())
+    assert torch.equal(torch.get_rng_state(), generator)
