@@ -40,3 +40,13 @@ export function isTyping(target) {
     (target instanceof HTMLInputElement && target.type !== "checkbox")
   );
 }
+
+/**
+ * Whether a key is the focused button's own: Enter and Space are. A button of a dialog that was closed keeps the focus until the
+ * page is drawn again; keys pressed by then are not for it.
+ * @param {KeyboardEvent} event
+ */
+export function isForButton(event) {
+  if (event.key !== "Enter" && event.key !== " ") return false;
+  return event.target instanceof HTMLButtonElement && event.target.closest("dialog:not([open])") === null;
+}

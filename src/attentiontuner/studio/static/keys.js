@@ -1,6 +1,6 @@
 // The keys of the annotation page: one table for what they do and for the help that lists them.
 
-import { byId, isTyping, make } from "./dom.js";
+import { byId, isForButton, isTyping, make } from "./dom.js";
 
 /**
  * @typedef {{keys: string[], shown: string[], text: string, run: (event: KeyboardEvent) => void, shift?: boolean,
@@ -24,8 +24,7 @@ export function listen(table, blocked, opening) {
     const ctrl = event.ctrlKey || event.metaKey;
     if (ctrl && !["z", "y"].includes(event.key.toLowerCase())) return;
     // Enter and Space belong to a focused button, except on the thumbnails, where Enter adds.
-    const onButton = event.target instanceof HTMLButtonElement && !event.target.classList.contains("step");
-    if (onButton && (event.key === "Enter" || event.key === " ")) return;
+    if (isForButton(event) && !(/** @type {HTMLElement} */ (event.target).classList.contains("step"))) return;
     const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const found = table.find(
       (key) => key.keys.includes(name) && (key.shift === undefined || key.shift === event.shiftKey) && (!key.ctrl || ctrl),

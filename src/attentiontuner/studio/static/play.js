@@ -2,7 +2,7 @@
 
 import { Activity } from "./activity.js";
 import { ask, Refused } from "./api.js";
-import { button, byId, counted, dialog, input, isTyping, make } from "./dom.js";
+import { button, byId, counted, dialog, input, isForButton, isTyping, make } from "./dom.js";
 
 /**
  * @typedef {{
@@ -174,14 +174,14 @@ function press(key, down) {
 addEventListener("keydown", (event) => {
   if (!game || dialog("sure").open || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
   const action = game.keys[event.key] ?? game.keys[event.key.toLowerCase()];
-  const onButton = event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === " ");
-  if (action !== undefined && !onButton) {
+  if (isForButton(event)) return;
+  if (action !== undefined) {
     event.preventDefault();
     press(event.key, true);
     if (event.repeat) return;
     if (game.stepsPerSecond) held = action;
     void act(action);
-  } else if (event.key === "Enter" && game.ended && !onButton) void save();
+  } else if (event.key === "Enter" && game.ended) void save();
   else if (event.key === "Backspace") void discard();
   else if (event.key.toLowerCase() === "n") void start(null);
   else return;
