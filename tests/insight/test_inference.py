@@ -10,7 +10,7 @@ from attentiontuner.insight import inference
 from attentiontuner.insight import need as need_of
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import Need, find_need
-from tests.insight.cues import GRID, cue_store
+from tests.insight.cues import GRID, STEPS, cue_store
 
 EPISODES = 60
 
@@ -41,6 +41,17 @@ def test_labels_that_are_right_stay_as_they_are(cues):
     assert found.exact
     assert found.pairs == cues[1]
     assert found.words(["anna"]) == ""
+
+
+def test_right_labels_side_by_side_do_not_compete(cues):
+    pairs = [
+        (episode, p, q) for episode, cue in cues[1].rows()[:, :2] for q in range(2, STEPS) for p in range(q) if p != cue
+    ]
+    episode, p, q = np.array(pairs, np.int32).T
+    labels = PairTable(cues[1].lengths, cues[1].annotated, episode, p, q, np.ones_like(p))
+    found = infer(cues, labels)
+    assert found.exact
+    assert found.pairs == labels
 
 
 def test_labels_that_are_off_are_moved_where_they_belong(cues):

@@ -245,8 +245,8 @@ class PairFinder:
 
     @torch.no_grad()
     def consistency(self, rows: Integers) -> float:
-        """The share of the labels of these episodes that lie just where the head, of all places within `NEAR` steps of
-        them, would recall most: what labels of other episodes have in common is found in theirs."""
+        """The share of the labels of these episodes that lie where the head would recall more than at any place within
+        `NEAR` steps that has no label: what labels of other episodes have in common is found in theirs."""
         right = total = 0
         for start in range(0, len(rows), BATCH):
             some = rows[start : start + BATCH]
@@ -256,8 +256,11 @@ class PairFinder:
                 labels = each.labels.select(some).settled()
                 if len(labels):
                     window = Window(batch, labels, NEAR / 3, NEAR / 3)
-                    near = F.pad(scores.flatten(), (0, 1), value=NOWHERE)[window.place].flatten(1)
-                    right += int((near.argmax(1) == near.shape[1] // 2).sum())
+                    places = window.place.flatten(1)
+                    own = places[:, places.shape[1] // 2]
+                    flat = F.pad(scores.flatten(), (0, 1), value=NOWHERE)
+                    others = flat.index_fill(0, own, NOWHERE)[places]
+                    right += int((flat[own] > others.amax(1)).sum())
                     total += len(labels)
         return right / max(total, 1)
 
