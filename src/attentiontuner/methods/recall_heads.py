@@ -56,13 +56,14 @@ class RecallWithoutPairs(Method):
     precision = "float32"  # exp of a score counts things: eight bits are too few to count with
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
-        """By the number of demonstrations and by what is seen. With images what the head recalls is less exact than
-        what the expert does, so that half of the episodes read its own; and a few are soon learned by heart. Where
-        actions are numbers weights are needed that a strong decay would not leave, and coming actions are learned too:
-        the next one alone is too easily guessed from how the body moves."""
+        """By the number of demonstrations and by what is seen. Cells of grids are found exactly; of images and vectors
+        what the head recalls is less exact than what the expert does, so that half of the episodes read its own. A few
+        images are soon learned by heart. Where actions are numbers weights are needed that a strong decay would not
+        leave, and coming actions are learned too: the next one alone is too easily guessed from how the body moves."""
         demonstrations = task.demonstrations if data is None else data.demonstrations
-        few, images = demonstrations <= FEW, "image" in task.observation.kinds
-        model: dict[str, Any] = {"teacher": 0.5 if images else 1.0}
+        kinds = task.observation.kinds
+        few, images = demonstrations <= FEW, "image" in kinds
+        model: dict[str, Any] = {"teacher": 1.0 if set(kinds) == {"grid"} else 0.5}
         if task.actions.kind == "box":
             model |= {"action_head": "l1", "chunk": 8, "alone": 0.5}
         if few:
