@@ -10,6 +10,7 @@ from scipy import stats
 from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation.metrics import (
     Runs,
+    difference_interval,
     median_iqr,
     over_seeds,
     student_interval,
@@ -95,3 +96,17 @@ def test_nothing_measured_is_an_error_not_a_number():
     for call in (lambda: student_interval([]), lambda: median_iqr([]), lambda: over_seeds([[1, 2]])):
         with pytest.raises(UserError):
             call()
+
+
+@pytest.mark.parametrize(
+    ("counts", "interval"),
+    [
+        ((56, 70, 48, 80), (0.0524, 0.3339)),
+        ((9, 10, 3, 10), (0.1705, 0.8090)),
+        ((10, 10, 0, 10), (0.6075, 1.0)),
+        ((0, 10, 0, 10), (-0.2775, 0.2775)),
+    ],
+)
+def test_the_interval_of_a_difference_is_that_of_newcombes_examples(counts, interval):
+    """R. G. Newcombe, Statistics in Medicine 17 (1998), Table II, method 10."""
+    assert difference_interval(*counts) == pytest.approx(interval, abs=1e-4)

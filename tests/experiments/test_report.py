@@ -60,7 +60,10 @@ def test_few_demonstrations_have_a_line_per_method(tmp_path):
     write_all(records, ["few"], "small", keep=lambda cell: cell.task == "hallway" and cell.seed == 1)
     build_report(records, tmp_path, experts=False)
     text = (tmp_path / "README.md").read_text()
-    assert text.count("| Hallway | ") == 5
+    lines, compared = text.split("## Where pairs do not help\n\n")
+    assert lines.count("| Hallway | ") == 5
+    assert compared.startswith("Of 10 experiments with records of the same network with pairs and without, those in")
+    assert compared.count("| Hallway | ") == 10
     assert (
         "| Task | Demonstrations | Vanilla | AttentionTuner | Recall network, no pairs | Recall heads | "
         "Recall heads, random pairs |"

@@ -59,6 +59,17 @@ def wilson_interval(successes: int, episodes: int, confidence: float = EPISODE_C
     return Interval(low, high)
 
 
+def difference_interval(
+    first: int, episodes: int, second: int, also: int, confidence: float = EPISODE_CONFIDENCE
+) -> Interval:
+    """Newcombe's interval of the difference of two success rates, `first` of `episodes` less `second` of `also`: from
+    Wilson's of both, so that it is as honest at 0 and 1."""
+    one, other = wilson_interval(first, episodes, confidence), wilson_interval(second, also, confidence)
+    rate, minus = first / episodes, second / also
+    below, above = math.hypot(rate - one.low, other.high - minus), math.hypot(one.high - rate, minus - other.low)
+    return Interval(rate - minus - below, rate - minus + above)
+
+
 def student_interval(values: ArrayLike, confidence: float = SEED_CONFIDENCE) -> float:
     """Half-width of Student's t interval around the mean of `values`, one value per training seed.
 

@@ -16,6 +16,7 @@ import pytest
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
 from attentiontuner.demos.exchange.lerobot.layout import inside
+from attentiontuner.spaces import ActionSpec
 from tests.demos.lerobot.examples import (
     DATA,
     EPISODES,
@@ -241,6 +242,17 @@ def test_mistakes_are_named_and_leave_nothing(tmp_path, wrong):
     assert message in str(refused.value)
     assert str(root) in str(refused.value)
     assert "\n" not in str(refused.value)
+    assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())
+
+
+def test_actions_outside_the_bounds_that_are_given_leave_nothing(tmp_path):
+    root = copy_of(tmp_path)
+    change_column(root / DATA, ACTION, number_at(SECOND + 2, 1.5))
+    with pytest.raises(UserError) as refused:
+        from_lerobot(root, tmp_path / "data" / "robot", actions=ActionSpec.box([-1, -1], [1, 1]))
+    message = f"{root / DATA}, episode 1, step 2: action: action [1.5, "
+    assert str(refused.value).startswith(message)
+    assert str(refused.value).endswith("but there are numbers from [-1, -1] to [1, 1]")
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())
 
 

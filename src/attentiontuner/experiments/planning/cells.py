@@ -97,7 +97,9 @@ def planned_seeds(recipe: Recipe, task: str, method: str, scale: Scale) -> range
 def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     """The cell of one column, resolved at a scale."""
     scale, condition = get_scale(scale_name), column.condition
-    row, small = get_task(task), scale.sizes(task)
+    small = scale.sizes(task)
+    settings = {**(small.settings if small else {}), **condition.settings}
+    row = get_task(task, settings)
     method = get_method(column.method)
     known = {item.name for item in fields(method.network)}
     model = {**scale.model(method.network.architecture, row.observation.kinds, known), **condition.model}
@@ -111,7 +113,6 @@ def make_cell(task: str, column: Column, seed: int, scale_name: str) -> Cell:
     if "heads" in config:
         layers = int(model.get("layers", 4))
         config["heads"] = config["heads"].format(first=1, middle=layers // 2 + 1, last=layers)
-    settings = {**(small.settings if small else {}), **condition.settings}
     return Cell(
         home=home_of(task, column.method, condition.name),
         scale=scale.name,

@@ -169,6 +169,7 @@ OFF, SOME, LABELLED = (0, 1, 2, 5), (1, 2, 5, 10, 50), (200, 1000)
 """Standard deviations of labels in steps, numbers of annotated demonstrations, and of how many."""
 
 ROBOT_DEMONSTRATIONS = (100, 300)
+CAMERA_DEMONSTRATIONS = 300
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
@@ -266,6 +267,24 @@ def _robot_columns() -> list[Column]:
         lines.append(replace(alone, condition=replace(alone.condition, model={"past": False, "action_head": "gmm"})))
     return lines + [
         _few(line.title, line.method, demos) for line in (NO_PAIRS, RECALL) for demos in ROBOT_DEMONSTRATIONS
+    ]
+
+
+def _camera_columns() -> list[Column]:
+    """The lines of `_robot_columns` with the most demonstrations, where a camera sees what the table shows."""
+    suffix = f", {CAMERA_DEMONSTRATIONS:,}"
+    return [
+        replace(
+            column,
+            title=column.line,
+            condition=replace(
+                column.condition,
+                name=column.condition.name.replace("few-", "camera-"),
+                settings={"cameras": True},
+            ),
+        )
+        for column in _robot_columns()
+        if column.title.endswith(suffix)
     ]
 
 
@@ -426,6 +445,14 @@ RECIPES: dict[str, Recipe] = {
             _robot_columns(),
             seeds=FEW_SEEDS,
             stages=_robot_stages(),
+        ),
+        Recipe(
+            "robots-camera",
+            f"A robot's arm seen by a camera, {CAMERA_DEMONSTRATIONS} demonstrations (not in the paper)",
+            ROBOT_TASKS,
+            _camera_columns(),
+            seeds=1,
+            stages=[Stage((task,), (method,), (1,)) for task in ROBOT_TASKS for method in ("recall", "recall-vanilla")],
         ),
         Recipe(
             "popgym",

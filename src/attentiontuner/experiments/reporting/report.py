@@ -42,6 +42,7 @@ from attentiontuner.experiments.reporting.figures import (
     success_rows,
     to_png,
 )
+from attentiontuner.experiments.reporting.gains import gains, no_gain_grid
 from attentiontuner.experiments.reporting.head_maps import (
     expert_heatmaps,
     learned_heatmaps,
@@ -124,6 +125,7 @@ def build_report(
     if films:
         sections.append(_films(films))
     sections += _recipe_sections(records, scale)
+    sections.append(_no_gain_section(records, scale))
     sections.append(_value_section(records, scale, times))
     sections += _attention_sections(records, experts)
     sections = [section for section in sections if section.texts or section.grids or section.pictures]
@@ -290,6 +292,20 @@ def _value_section(records: Sequence[Record], scale: str, times: Mapping[str, Hu
         "for either, it says what is saved."
     )
     return Section(RECIPES["value"].title, [text], [value_grid(records, scale, times)])
+
+
+def _no_gain_section(records: Sequence[Record], scale: str) -> Section:
+    compared = gains(records, scale)
+    if not compared:
+        return Section("")
+    grid = no_gain_grid(compared)
+    text = (
+        f"Of {counted(len(compared), 'experiment')} with records of the same network with pairs and without, those in "
+        "which pairs gain no more than chance may: the interval around the difference, in points of success, is not "
+        "above 0. Of three seeds or more it is Student's 90 % interval of what each seed gains, of fewer the 95 % "
+        "interval over episodes."
+    )
+    return Section("Where pairs do not help", [text], [grid])
 
 
 def _attention_sections(records: Sequence[Record], experts: bool) -> list[Section]:
