@@ -1,6 +1,6 @@
 """A method of your own: a GRU that reads its past with one head, and pairs that teach the head where to read.
 
-attentiontuner --import examples/custom_method.py train hallway --method gru --data data/hallway --out runs/gru
+attentiontuner --import examples/custom_method.py train hallway --method gru-reader --data data/hallway --out runs/gru
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ READ = models.Head(0, 0)  # the one head there is
 
 @dataclass(frozen=True)
 class GruConfig(models.NetworkConfig):
-    architecture: ClassVar[str] = "gru"
+    architecture: ClassVar[str] = "gru-reader"
     d_model: int = 64
 
     def build(self):
@@ -70,7 +70,7 @@ class GruReader(models.Network):
 
 @register_method
 class GruWithPairs(Method):
-    name, title, network, precision = "gru", "GRU with a read head", GruConfig, "float32"
+    name, title, network, precision = "gru-reader", "GRU with a read head", GruConfig, "float32"
 
     def recipe(self, task, data):
         return {"epochs": 60, "batch_size": 16, "learning_rate": 1e-3, "clip": 1.0}

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.checkpoint import checkpoint
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
@@ -237,3 +239,87 @@ def memory_rows(scores: Tensor, place: Tensor, past: Tensor, amount: Tensor) -> 
 
 LIFT = 40.0
 """Nats: exp of it times as many weights as there may be is a float32, and so is exp of it and the floor."""
+
+
+# --- memories that do not grow ---------------------------------------------------------------------------------------
+
+FOUND_TOGETHER = 2**18
+"""Scores that a probe is taught by together."""
+
+
+def retrieval_loss(query: Tensor, key: Tensor, batch: Batch) -> Tensor:
+    """How far a probe is from the pairs: InfoNCE over the earlier steps of the episode, mean over the things recalled.
+
+    A step that asks, with its query, gives every earlier step of its episode, with its key (`[B, T, D]` each), a share
+    of 1: the softmax of their products. Minimised is Σ_p m_qp · -log share_qp with the multiplicities m. Only what has
+    pairs is computed, in blocks, of which none is held (on a GPU all steps of the blocks).
+    """
+    entries, total = batch.entries(), query.new_zeros(())
+    for block in batch.blocks(FOUND_TOGETHER):
+        told = entries.within(block)
+        if len(told[0]):
+            asking, past = query[block.rows, block.asks], key[block.rows, block.past]
+            total = total + checkpoint(
+                _not_found, asking, past, *told, block.start, use_reentrant=False, preserve_rng_state=False
+            )
+    return total / batch.totals.things
+
+
+def _not_found(asking: Tensor, past: Tensor, place: Tensor, recalled: Tensor, amount: Tensor, start: int) -> Tensor:
+    """Σ m · -log share of a block: of the steps from `start` on `[E, Q, D]`, the past `[E, P, D]` and the pairs, `[k]`
+    each, with the places of their steps in `[E · Q]`."""
+    step = torch.arange(past.shape[1], device=past.device)
+    asks = step[start:]
+    if len(asking) == 1 and past.device.type == "cpu":  # the steps that have pairs, and no others
+        own, place = place.unique(return_inverse=True)
+        asking, asks = asking[:, own], asks[own]
+    scores = torch.bmm(asking.float(), past.float().mT).masked_fill(step >= asks[:, None], -BEYOND)
+    found = scores.flatten().index_select(0, place * len(step) + recalled)
+    return (amount * (scores.logsumexp(-1).flatten().index_select(0, place) - found)).sum()
+
+
+BEYOND = 1e4
+"""Minus it is the score of what cannot be recalled: finite, so that a first step has a gradient too."""
+
+
+def read_loss(steps: Tensor, scores: Tensor, batch: Batch) -> Tensor:
+    """How far slots are from the pairs: Σ_p m_qp · -log share_qp, mean over the things recalled. Of each step and slot
+    `[B, T, K]` are given which step it holds and the log of the share that was read of it. What no slot holds does not
+    count: to hold it is the write gate's business."""
+    amount, asked, past = _told(batch)
+    slots = scores.shape[-1]
+    held = (steps.flatten(0, 1).index_select(0, asked) == past[:, None]) & (
+        scores.flatten(0, 1).index_select(0, asked) > -BEYOND / 2
+    )
+    share = scores.flatten(0, 1).index_select(0, asked).view(-1, slots)
+    return -(amount[:, None] * torch.where(held, share, 0)).sum() / batch.totals.things
+
+
+def write_loss(write: Tensor, batch: Batch) -> Tensor:
+    """Logits of a write gate `[B, T]` against whether a step is recalled later, in the annotated episodes: mean over
+    the things recalled of what is to be written, plus mean over the steps of what is not."""
+    amount, _, past = _told(batch)
+    row = batch.pairs.row.clamp(max=batch.rows - 1)
+    wanted = (
+        torch.zeros(write.numel(), device=write.device).index_add(0, row * batch.longest + past, amount).view_as(write)
+    )
+    own = batch.counted() & (wanted == 0)
+    missed = (wanted * F.softplus(-write.float())).sum() / batch.totals.things
+    return missed + (own * F.softplus(write.float())).sum() / batch.totals.steps
+
+
+def keep_loss(faded: Tensor, batch: Batch) -> Tensor:
+    """Nats by which a thing has faded when it is recalled, mean over the things; `faded` `[B, T]` counts them from the
+    beginning of the episode. More than a few are not told apart much: log(1 + nats)."""
+    amount, asked, past = _told(batch)
+    row = batch.pairs.row.clamp(max=batch.rows - 1)
+    nats = faded.flatten().index_select(0, asked) - faded.flatten().index_select(0, row * batch.longest + past)
+    return (amount * nats.clamp(min=0).log1p()).sum() / batch.totals.things
+
+
+def _told(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """The amounts of the pairs, 0 for those that only fill the shape, the places of what recalls in `[B · T]`, and the
+    steps recalled, `[K]` each."""
+    row, p, q, amount = batch.pairs
+    there = row < batch.rows
+    return amount * there, (row.clamp(max=batch.rows - 1) * batch.longest + q) * there, p * there

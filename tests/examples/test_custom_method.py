@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(data: Path, out: Path) -> list[str]:
-    text = f"train hallway --method gru --device cpu --data {data} --out {out} --epochs 30 --model d_model=16 "
+    text = f"train hallway --method gru-reader --device cpu --data {data} --out {out} --epochs 30 --model d_model=16 "
     return f"{text} --batch-size 8 --checkpoint-seconds 0 --heatmap-epochs 0 30".split()
 
 
@@ -66,16 +66,17 @@ def test_train_kill_go_on_draw_evaluate_film_and_reproduce(data: Path, tmp_path:
     assert summary["episodes"] == 20
     assert Path(summary["films"][0]).read_bytes().startswith(b"GIF")
     records = tmp_path / "records"
-    table = ["reproduce", "table1", "--methods", "gru", "--only", "hallway", "--scale", "smoke", "--records", records]
+    scope = ["--only", "hallway", "--scale", "smoke", "--records", records]
+    table = ["reproduce", "table1", "--methods", "gru-reader", *scope]
     subprocess.run(command(*table), check=True, env=environment, capture_output=True)
     (record,) = records.glob("own-smoke/*.json")
-    assert record.name == "hallway--gru--standard--seed1.json"
+    assert record.name == "hallway--gru-reader--standard--seed1.json"
     assert json.loads(record.read_text())["evaluation"]["episodes"] == 8
 
 
 def test_without_the_file_the_method_is_asked_for(data: Path, tmp_path: Path) -> None:
-    done = run("train", "hallway", "--method", "gru", "--data", data, "--out", tmp_path)
-    assert_refused(done, "unknown method 'gru'", "attentiontuner --import FILE")
+    done = run("train", "hallway", "--method", "gru-reader", "--data", data, "--out", tmp_path)
+    assert_refused(done, "unknown method 'gru-reader'", "attentiontuner --import FILE")
 
 
 @pytest.fixture

@@ -206,6 +206,18 @@ def test_a_camera_sees_the_same_tasks_with_the_recipe_of_images():
         assert config.model.past is not cell.condition.endswith("no-memory")
 
 
+def test_memories_are_four_tasks_ten_methods_two_sizes_and_three_seeds_the_fewest_demonstrations_first():
+    cells = expand(get_recipe("memories"))
+    assert len(cells) == 4 * 10 * 2 * 3
+    assert {(cell.seed, cell.condition) for cell in cells[:40]} == {(1, "few-300")}
+    assert {cell.method for cell in cells[:3]} == {"gru", "lru", "slots"}
+    assert {cell.folder for cell in cells if cell.method in ("recall", "vanilla") and cell.task == "hallway"} == {"few"}
+    assert {cell.folder for cell in cells if cell.task == "tmaze-1000" or cell.method == "gru"} == {"memories"}
+    assert {get_task(cell.task, cell.settings).max_steps for cell in cells if "tmaze" in cell.task} == {310, 1010}
+    for cell in cells:
+        assert cell_config(cell).batch_size == 8
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

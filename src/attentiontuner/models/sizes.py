@@ -297,3 +297,102 @@ class RecallConfig(NetworkConfig):
     def adds(self) -> bool:
         """Whether positions are added to tokens."""
         return self.positions and self.timing == "added"
+
+
+# --- memories that do not grow ----------------------------------------------------------------------------------------
+
+SPAN = 1000.0
+"""Steps, the longest that a memory keeps something at first."""
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(NetworkConfig):
+    """Sizes of a network whose memory is as large at the last step as at the first.
+
+    Attributes:
+        layers: the last has what is special of the memory: lanes that pairs teach, slots.
+        span: at first what is remembered fades within 1 to so many steps, each number in its own time.
+        embedder: of symbol grids: lookup, or the paper's convolutions; None: lookup where there are grids.
+        images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
+            fit.
+        last_action: a token knows the action before it; None: where actions are choices, as in `RecallConfig`.
+    """
+
+    d_model: int = 128
+    layers: int = 2
+    feedforward: int = 512
+    dropout: float = 0.1
+    span: float = SPAN
+    embedder: Embedder = None  # type: ignore[assignment]  # never None once it is made
+    images: Images = None  # type: ignore[assignment]
+    last_action: bool = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        grids = "grid" in self.observation.kinds
+        usual = {
+            "embedder": "lookup" if grids else "paper",
+            "images": images_for(self.observation),
+            "last_action": self.actions.kind != "box",
+        }
+        for name, value in usual.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        self.check_range(
+            "embedder",
+            self.embedder == "paper" or (grids and self.embedder == "lookup"),
+            "'paper', or 'lookup' for symbol grids",
+        )
+        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
+        for name in ("d_model", "layers", "feedforward"):
+            self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
+        self.check_range("span", 1 < self.span < math.inf, "above 1")
+
+    def build(self) -> "Network":
+        from attentiontuner.models.recurrent import RecurrentNetwork
+
+        return RecurrentNetwork(self)
+
+
+@dataclass(frozen=True)
+class GruConfig(RecurrentConfig):
+    """Gated recurrent units."""
+
+    architecture: ClassVar[str] = "gru"
+
+
+@dataclass(frozen=True)
+class LruConfig(RecurrentConfig):
+    """Gated linear recurrences.
+
+    Attributes:
+        kept: numbers of the last layer's memory, its lanes, that are written and kept together; None: half of them.
+    """
+
+    architecture: ClassVar[str] = "lru"
+
+    kept: int = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kept is None:
+            object.__setattr__(self, "kept", self.d_model // 2)
+        self.check_range("kept", 0 <= self.kept < self.d_model, f"from 0 to {self.d_model - 1}")
+
+
+@dataclass(frozen=True)
+class SlotsConfig(RecurrentConfig):
+    """A GRU beside slots, each with one step of the past.
+
+    Attributes:
+        slots: how many steps are held.
+    """
+
+    architecture: ClassVar[str] = "slots"
+
+    slots: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_range("slots", self.slots >= 1, "1 or more")

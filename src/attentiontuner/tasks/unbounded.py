@@ -1,6 +1,7 @@
 """Tasks whose episodes may be as long as one likes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from attentiontuner.spaces.action import ActionSpec
@@ -13,7 +14,7 @@ def _tmaze_steps(settings: Mapping[str, Any]) -> int:
     return int(settings["length"]) + 10
 
 
-register_task(
+TMAZE = register_task(
     Task(
         name="tmaze",
         title="T-maze",
@@ -36,3 +37,8 @@ register_task(
         ),
     )
 )
+
+# For comparisons of methods; things in a tenth of the niches, so that no two episodes are alike.
+for _length in (300, 1000):
+    _settings = {**TMAZE.settings, "length": _length, "distractors": 0.1}
+    register_task(replace(TMAZE, name=f"tmaze-{_length}", title=f"T-maze {_length:,}", settings=_settings))

@@ -16,6 +16,7 @@ from attentiontuner.experiments.planning.recipes import (
     RECIPES,
     ROBOT_TASKS,
     SOLVED_TASKS,
+    TMAZES,
     Column,
     Condition,
     Recipe,
@@ -199,7 +200,7 @@ def all_cells(recipe: Recipe, scale: str) -> Iterator[Cell]:
 
 
 def _running_order(task: str) -> int:
-    return (*SOLVED_TASKS, *OTHER_TASKS, *ROBOT_TASKS, *POPGYM_TASKS, *MINIGRID_TASKS).index(task)
+    return (*SOLVED_TASKS, *OTHER_TASKS, *TMAZES, *ROBOT_TASKS, *POPGYM_TASKS, *MINIGRID_TASKS).index(task)
 
 
 def _stage(recipe: Recipe, cell: Cell) -> int:

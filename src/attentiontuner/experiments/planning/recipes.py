@@ -101,6 +101,10 @@ VANILLA = Column("Vanilla", "vanilla")
 TUNER = Column("AttentionTuner", "attentiontuner")
 RECALL = Column("Recall heads", "recall")
 NO_PAIRS = Column("Recall network, no pairs", "recall-vanilla")
+BOUNDED = tuple(Column(get_method(name).title, name) for name in ("gru", "lru", "slots"))
+BOUNDED_NO_PAIRS = tuple(
+    Column(get_method(name).title, name) for name in ("gru-vanilla", "lru-vanilla", "slots-vanilla")
+)
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
@@ -109,6 +113,8 @@ POPGYM_GAMES = (
     *("count-recall", "repeat-first", "repeat-previous", "autoencode"),
     *("higher-lower", "concentration", "battleship"),
 )
+TMAZES = ("tmaze-300", "tmaze-1000")
+MEMORY_TASKS = ("hallway", "counting", *TMAZES)
 POPGYM_LEVELS = ("easy", "medium", "hard")
 POPGYM_TASKS = tuple(f"popgym-{game}-{level}" for game in POPGYM_GAMES for level in POPGYM_LEVELS)
 MINIGRID_TASKS = tuple(f"minigrid-memory-s{size}" for size in ("7", "9", "11", "13", "13-random", "17-random"))
@@ -170,13 +176,14 @@ OFF, SOME, LABELLED = (0, 1, 2, 5), (1, 2, 5, 10, 50), (200, 1000)
 
 ROBOT_DEMONSTRATIONS = (100, 300)
 CAMERA_DEMONSTRATIONS = 300
+MEMORY_DEMONSTRATIONS = (300, 1000)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
 BENCHMARKS = ("popgym", "minigrid-memory")
 """Recipes of many tasks, of which those are shown that have records; with their returns."""
 
-BY_DEMONSTRATIONS = ("few", "robots", *BENCHMARKS)
+BY_DEMONSTRATIONS = ("few", "robots", "memories", *BENCHMARKS)
 """Recipes whose columns are lines over the number of demonstrations."""
 
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
@@ -296,6 +303,29 @@ def _robot_stages() -> list[Stage]:
         for seed in range(1, FEW_SEEDS + 1)
         for demos in reversed(ROBOT_DEMONSTRATIONS)
         for method, control in lines
+    ]
+
+
+def _memory_columns() -> list[Column]:
+    """A line for each memory without pairs and with them: those that do not grow, then the Transformers."""
+    lines = [line for both in zip(BOUNDED_NO_PAIRS, BOUNDED, strict=True) for line in both]
+    return [
+        _few(line.title, line.method, demos)
+        for line in (*lines, VANILLA, TUNER, NO_PAIRS, RECALL)
+        for demos in MEMORY_DEMONSTRATIONS
+    ]
+
+
+def _memory_stages() -> list[Stage]:
+    """Seed by seed, the fewest demonstrations first; in each the short tasks before the long ones, with pairs before
+    without."""
+    lines = (BOUNDED, BOUNDED_NO_PAIRS, (RECALL, NO_PAIRS, TUNER, VANILLA))
+    return [
+        Stage((task,), [line.method for line in group], (seed,), (f"few-{demos}",))
+        for seed in range(1, FEW_SEEDS + 1)
+        for demos in MEMORY_DEMONSTRATIONS
+        for task in MEMORY_TASKS
+        for group in lines
     ]
 
 
@@ -453,6 +483,14 @@ RECIPES: dict[str, Recipe] = {
             _camera_columns(),
             seeds=1,
             stages=[Stage((task,), (method,), (1,)) for task in ROBOT_TASKS for method in ("recall", "recall-vanilla")],
+        ),
+        Recipe(
+            "memories",
+            "Memories that do not grow, beside Transformers (not in the paper)",
+            MEMORY_TASKS,
+            _memory_columns(),
+            seeds=FEW_SEEDS,
+            stages=_memory_stages(),
         ),
         Recipe(
             "popgym",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.experiments.planning.recipes import MINIGRID_TASKS, POPGYM_TASKS, ROBOT_TASKS
+from attentiontuner.experiments.planning.recipes import MINIGRID_TASKS, POPGYM_TASKS, ROBOT_TASKS, TMAZES
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ SMOKE = Scale(
         "ordering": Sizes(8, {"*": 2}, {"length": 4}),
         "counting": Sizes(8, {"*": 2}, {"length": 3}),
         "mortar-mayhem": Sizes(4, {"*": 1}, {"command_count": 2}),
+        **dict.fromkeys(TMAZES, Sizes(4, {"*": 1}, {"length": 12})),
         "*": Sizes(4, {"*": 1}),
     },
     models={"*": _TINY, "transformer:grid": {"embedder": "lookup"}},
@@ -88,6 +89,8 @@ SMALL = Scale(
         "mortar-mayhem": Sizes(1000, {"*": 24}, {"command_count": 3}),
         "mystery-path": Sizes(500, {"*": 22}),
         "searing-spotlights": Sizes(300, {"*": 14}),
+        "tmaze-300": Sizes(300, settings={"length": 30}),
+        "tmaze-1000": Sizes(300, settings={"length": 100}),
         **{task: Sizes(300) for task in (*ROBOT_TASKS, *POPGYM_TASKS, *MINIGRID_TASKS)},
     },
     models={

@@ -42,6 +42,12 @@ STYLES = (
     Style(BLUE, (0, (3, 1, 1, 1, 1, 1)), "", "^"),
     Style(GREEN, "-.", "xx", "D"),
     Style(PURPLE, "-", "..", "o"),
+    Style(ORANGE, "--", "\\\\", "v"),
+    Style(ORANGE, "-", "", "v"),
+    Style(SKY, "--", "--", "P"),
+    Style(SKY, "-", "||", "P"),
+    Style(GREY, "--", "oo", "X"),
+    Style(GREY, "-", "++", "X"),
 )
 """In the order of the table of methods."""
 
