@@ -40,9 +40,9 @@ def test_images_are_seen_more_often_and_trusted_less_to_be_recalled():
     assert (model.teacher, model.alone, model.dropout) == (1.0, 0.0, 0.1)
 
 
-def test_vectors_are_trusted_less_too():
+def test_vectors_are_trusted_less_too_but_where_actions_are_numbers():
     assert recipe("popgym-repeat-previous-easy", 100)[1].teacher == 0.5
-    assert recipe("remember-reach", 100)[1].teacher == 0.5
+    assert recipe("remember-reach", 100)[1].teacher == 1.0
 
 
 def test_without_a_data_set_the_tasks_own_number_counts():
