@@ -72,6 +72,21 @@ def test_an_annotator_who_is_always_late_is_found_out(late):
     assert np.array_equal(found.labels.q, labels.q)
 
 
+@pytest.mark.parametrize("late", [3, -3])
+def test_what_was_marked_at_an_end_for_want_of_steps_is_of_the_step_that_needs_it(late):
+    labels, need = some_labels()
+    need = need.reshape(EPISODES, LENGTH)
+    q = labels.q.copy()
+    ends = slice(2, None, 3) if late > 0 else slice(0, None, 3)
+    need[np.arange(EPISODES), q[ends]] = 0.02
+    q[ends] = LENGTH - 2 if late > 0 else 2
+    need[np.arange(EPISODES), q[ends]] = 0.8
+    labels = PairTable(labels.lengths, labels.annotated, labels.episode, np.zeros_like(q), q)
+    found = read_labels(labels.shift(0, late), need.ravel())
+    assert found.late == late
+    assert np.array_equal(found.labels.q, labels.q)
+
+
 def test_labels_at_steps_that_need_nothing_are_not_moved_for_a_little():
     labels, need = some_labels()
     assert read_labels(labels.shift(0, 1), np.full_like(need, 0.5)).late == 0

@@ -79,8 +79,22 @@ def read_labels(labels: PairTable, need: Floats) -> Readings:
     spread = max(SPREADS, key=lambda each: found[0, each])
     late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
     if found[late, its] > found[0, spread] + WORTH_MOVING:
-        return Readings(labels.shift(-late, -late), late, its)
+        return Readings(_on_time(labels, need, late), late, its)
     return Readings(labels, 0, spread)
+
+
+def _on_time(labels: PairTable, need: Floats, late: int) -> PairTable:
+    """Labels without their lateness. One at the end of its episode (at the beginning, of somebody who is early) may be
+    of any of the last steps that are too few to be late in: it is of the one whose need is largest."""
+    moved = labels.shift(-late, -late)
+    end = labels.lengths[labels.episode].astype(np.int64) - 1
+    limit = np.where(late > 0, end, 1)
+    starts = (np.cumsum(labels.lengths) - labels.lengths)[labels.episode]
+    at = limit[:, None] - np.sign(late) * np.arange(abs(late), -1, -1)  # of equals the farthest from the limit
+    at = np.clip(at, 1, end[:, None])
+    likeliest = at[np.arange(len(at)), need[starts[:, None] + at].argmax(1)]
+    cut_off = (labels.q_last >= limit) if late > 0 else (labels.q <= limit)
+    return moved.shift(0, np.where(cut_off, likeliest - moved.q, 0))
 
 
 def _lateness() -> range:
