@@ -34,8 +34,8 @@ class _Renderer(NamedTuple):
 
 
 def take_picture(name: str, model: Any, data: Any, side: int, lifelike: bool = False) -> Picture:
-    """What the camera `front` sees; `lifelike`: with shadows and smooth edges, which take six times as long where no GPU
-    draws. Models that share a `name` differ in nothing but colours."""
+    """What the camera `front` sees; `lifelike`: with shadows and smooth edges, which where no GPU draws take six times
+    as long. Models that share a `name` differ in nothing but colours."""
     import mujoco
 
     # A forked process must have a context of its own.
