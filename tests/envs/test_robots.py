@@ -127,6 +127,16 @@ def test_pictures_show_what_numbers_say(renderer):
     check_env(get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped)
 
 
+def test_people_see_shadows_and_policies_do_not(renderer):
+    env = get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped
+    env.reset(seed=0)
+    seen = env.step(np.zeros(3, np.float32))[0]["camera"].astype(int)
+    shown = env.render().reshape(128, 2, 128, 2, 3).mean((1, 3))
+    darker, brighter = ((side > 25).all(-1) for side in (seen - shown, shown - seen))
+    assert 100 < darker.sum() < 2000  # of 16,384 places
+    assert brighter.sum() < 100
+
+
 def test_many_environments_share_a_renderer(renderer):
     """And each has its own colours."""
     envs = [get_task("remember-colour", {"cameras": True}).make_env() for _ in range(12)]

@@ -64,8 +64,7 @@ _ARM = f"""
   <option timestep="{_TIMESTEP}" integrator="implicitfast"/>
   <visual>
     <headlight ambient="0.42 0.42 0.42" diffuse="0.32 0.32 0.32" specular="0.1 0.1 0.1"/>
-    <quality shadowsize="1024" offsamples="2"/>
-    <global offwidth="{{largest}}" offheight="{{largest}}"/>
+    <quality shadowsize="1024"/>
   </visual>
   <asset>
     <texture type="skybox" builtin="gradient" rgb1="0.87 0.90 0.93" rgb2="0.55 0.62 0.70" width="64" height="64"/>
@@ -123,7 +122,7 @@ _ARM = f"""
 
 @lru_cache(maxsize=8)
 def _compiled(scene: str) -> Any:
-    return mujoco.MjModel.from_xml_string(_ARM.format(scene=scene, largest=2 * PIXELS * 2))
+    return mujoco.MjModel.from_xml_string(_ARM.format(scene=scene))
 
 
 def pose_for(tip: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -161,7 +160,7 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
         max_steps: steps after which an episode is cut off, a failure.
         cameras: whether observations have a picture.
         disturbance: its size, as a share of the largest action; 0: none.
-        render_mode: `rgb_array`, a picture of twice the size.
+        render_mode: `rgb_array`, a picture of twice the size, with shadows.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": STEPS_PER_SECOND}  # noqa: RUF012 -- Gymnasium's own
@@ -241,7 +240,7 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
 
     def render(self) -> Picture:
         self._paint()
-        return take_picture(self._scene, self._model, self._data, 2 * PIXELS)
+        return take_picture(self._scene, self._model, self._data, 2 * PIXELS, lifelike=True)
 
     def numbers(self) -> Numbers:
         """What observations without cameras are: the arm's numbers, then those that the table shows."""

@@ -18,6 +18,9 @@ PIXELS = 128
 
 CAMERA = "front"
 
+SAMPLES = 2
+"""Of each pixel of a lifelike picture."""
+
 
 class _Renderer(NamedTuple):
     """What MuJoCo draws with. The context of OpenGL must live as long as the rest."""
@@ -30,11 +33,13 @@ class _Renderer(NamedTuple):
     viewport: Any
 
 
-def take_picture(name: str, model: Any, data: Any, side: int) -> Picture:
-    """What the camera `front` sees. Models that share a `name` differ in nothing but colours."""
+def take_picture(name: str, model: Any, data: Any, side: int, lifelike: bool = False) -> Picture:
+    """What the camera `front` sees; `lifelike`: with shadows and smooth edges, which where no GPU draws take six times
+    as long. Models that share a `name` differ in nothing but colours."""
     import mujoco
 
-    renderer = _renderer(_Named(name, model), side, os.getpid())  # a forked process must have a context of its own
+    # A forked process must have a context of its own.
+    renderer = _renderer(_Named(name, model), side, lifelike, os.getpid())
     renderer.context.make_current()
     mujoco.mjv_updateScene(
         model, data, renderer.options, None, renderer.camera, mujoco.mjtCatBit.mjCAT_ALL, renderer.scene
@@ -59,17 +64,21 @@ class _Named(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _renderer(named: _Named, side: int, process: int) -> _Renderer:
+def _renderer(named: _Named, side: int, lifelike: bool, process: int) -> _Renderer:
     import mujoco
 
     context = _context(side)
     context.make_current()
-    drawing = mujoco.MjrContext(named.model, mujoco.mjtFontScale.mjFONTSCALE_100)
+    model = mujoco.MjModel.__copy__(named.model)
+    model.vis.quality.offsamples = SAMPLES if lifelike else 0
+    model.vis.global_.offwidth = model.vis.global_.offheight = side
+    drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
     mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
     drawing.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZERONEAR
     camera = mujoco.MjvCamera()
     camera.type, camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, named.model.camera(CAMERA).id
     scene = mujoco.MjvScene(named.model, maxgeom=1000)
+    scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = lifelike
     return _Renderer(context, drawing, scene, mujoco.MjvOption(), camera, mujoco.MjrRect(0, 0, side, side))
 
 

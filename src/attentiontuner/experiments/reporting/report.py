@@ -303,9 +303,9 @@ def _no_gain_section(records: Sequence[Record], scale: str) -> Section:
         f"Of {counted(len(compared), 'experiment')} with records of the same network with pairs and without, those in "
         "which pairs gain no more than chance may: the interval around the difference, in points of success, is not "
         "above 0. Of three seeds or more it is Student's 90 % interval of what each seed gains, of fewer the 95 % "
-        "interval over episodes."
+        "interval over episodes." + ("" if grid.body else " There is none.")
     )
-    return Section("Where pairs do not help", [text], [grid])
+    return Section("Where pairs do not help", [text], [grid] if grid.body else [])
 
 
 def _attention_sections(records: Sequence[Record], experts: bool) -> list[Section]:
