@@ -75,8 +75,9 @@ def test_stopped_it_goes_on_to_the_same_bytes(tmp_path: Path, method: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["grid", "vector"])
-@pytest.mark.parametrize("method", PAIRS)
+@pytest.mark.parametrize("method", ["slots", "lru-vanilla"])
 def test_a_batch_in_parts_has_the_same_gradient(tmp_path: Path, method: str, kind: str) -> None:
+    """But for a probe, which tells what is recalled from what is recalled in the same part."""
     store = toy_store(tmp_path / "data", kind, annotate="odd", episodes=8)
     found = []
     for parts in (1, 3):
@@ -84,7 +85,7 @@ def test_a_batch_in_parts_has_the_same_gradient(tmp_path: Path, method: str, kin
         found.append(train(config, store, tmp_path / f"{parts}", device="cpu").metrics[-1])
     for name in ("imitation_loss", "memory_loss", "gradient_norm"):
         assert found[0][name] == pytest.approx(found[1][name], rel=1e-4), name
-    assert found[0]["memory_loss"] > 0
+    assert (found[0]["memory_loss"] > 0) == (method == "slots")
 
 
 GOLDEN = {
