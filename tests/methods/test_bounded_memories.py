@@ -133,7 +133,7 @@ def test_pairs_are_learned_and_pictures_show_it(tmp_path: Path, method: str, rec
         assert (found[0, 0][2:, 0] > 0.5).all()
 
 
-@pytest.mark.parametrize("method", ["gru", "slots", "lru-vanilla"])
+@pytest.mark.parametrize("method", ["gru", "lru-vanilla"])
 def test_from_the_command_line_to_a_film(tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = str(tmp_path / "data"), str(tmp_path / "run")
     collect(get_task("hallway", {"length": 2}), 12, 0, tmp_path / "data", workers=1)
