@@ -6,7 +6,7 @@ Legend: B episodes, S steps, T steps and n tokens of the longest episode, A atte
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.data.batch import Batch
+from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.blocks import Block, Entries
 from attentiontuner.models.network import Output
 
@@ -246,36 +246,77 @@ LIFT = 40.0
 FOUND_TOGETHER = 2**18
 """Scores that a probe is taught by together."""
 
+OTHERS = 64
+"""Recalled steps of all episodes that a probe has to tell from those of its own."""
+
+
+class Others(NamedTuple):
+    """Steps of all episodes of a batch that are recalled: their keys `[N, D]`, and which observation each saw `[N]`."""
+
+    key: Tensor
+    saw: Tensor
+
 
 def retrieval_loss(query: Tensor, key: Tensor, batch: Batch) -> Tensor:
-    """How far a probe is from the pairs: InfoNCE over the earlier steps of the episode, mean over the things recalled.
+    """How far a probe is from the pairs: InfoNCE over the earlier steps of the episode and over what is recalled in
+    others, mean over the things recalled.
 
     A step that asks, with its query, gives every earlier step of its episode, with its key (`[B, T, D]` each), a share
-    of 1: the softmax of their products. Minimised is Σ_p m_qp · -log share_qp with the multiplicities m. Only what has
-    pairs is computed, in blocks, of which none is held (on a GPU all steps of the blocks).
+    of 1: the softmax of their products. Minimised is Σ_p m_qp · -log share_qp with the multiplicities m. A red ball is
+    easily told from a corridor; that it must be told from green ones, `OTHERS` see to: some of what is recalled in the
+    batch, but for observations equal to that of p. Only what has pairs is computed, in blocks, of which none is held
+    (on a GPU all steps of the blocks).
     """
-    entries, total = batch.entries(), query.new_zeros(())
+    if not len(batch.pairs.p):
+        return 0 * query.sum()
+    saw = torch.arange(len(batch.time), device=query.device) if batch.frame is None else batch.frame
+    saw = Layout.of(batch, per_step=1).pad(saw)
+    entries, others, total = batch.entries(), _others(key, saw, batch), query.new_zeros(())
     for block in batch.blocks(FOUND_TOGETHER):
         told = entries.within(block)
         if len(told[0]):
-            asking, past = query[block.rows, block.asks], key[block.rows, block.past]
+            own = (query[block.rows, block.asks], key[block.rows, block.past], saw[block.rows, block.past])
             total = total + checkpoint(
-                _not_found, asking, past, *told, block.start, use_reentrant=False, preserve_rng_state=False
+                _not_found, *own, *told, block.start, others, use_reentrant=False, preserve_rng_state=False
             )
     return total / batch.totals.things
 
 
-def _not_found(asking: Tensor, past: Tensor, place: Tensor, recalled: Tensor, amount: Tensor, start: int) -> Tensor:
-    """Σ m · -log share of a block: of the steps from `start` on `[E, Q, D]`, the past `[E, P, D]` and the pairs, `[k]`
-    each, with the places of their steps in `[E · Q]`."""
+def _others(key: Tensor, saw: Tensor, batch: Batch) -> Others:
+    """The steps recalled by `OTHERS` of the batch's pairs, evenly among them and of few some several times; from keys
+    `[B, T, D]` and what was seen `[B, T]`."""
+    row, p, _, _ = batch.pairs
+    pairs = (row < batch.rows).sum()
+    chosen = torch.arange(OTHERS, device=key.device) * pairs // OTHERS
+    place = (row * batch.longest + p).index_select(0, chosen).clamp(max=saw.numel() - 1)
+    return Others(key.flatten(0, 1).index_select(0, place), saw.flatten().index_select(0, place))
+
+
+def _not_found(
+    asking: Tensor,
+    past: Tensor,
+    saw: Tensor,
+    place: Tensor,
+    recalled: Tensor,
+    amount: Tensor,
+    start: int,
+    others: Others,
+) -> Tensor:
+    """Σ m · -log share of a block: of the steps from `start` on `[E, Q, D]`, the past `[E, P, D]` with what it saw `[E,
+    P]`, and the pairs, `[k]` each, with the places of their steps in `[E · Q]`."""
     step = torch.arange(past.shape[1], device=past.device)
     asks = step[start:]
+    episode = torch.div(place, len(asks), rounding_mode="floor")
+    wanted = saw.flatten().index_select(0, episode * len(step) + recalled)
     if len(asking) == 1 and past.device.type == "cpu":  # the steps that have pairs, and no others
         own, place = place.unique(return_inverse=True)
         asking, asks = asking[:, own], asks[own]
     scores = torch.bmm(asking.float(), past.float().mT).masked_fill(step >= asks[:, None], -BEYOND)
     found = scores.flatten().index_select(0, place * len(step) + recalled)
-    return (amount * (scores.logsumexp(-1).flatten().index_select(0, place) - found)).sum()
+    within = scores.logsumexp(-1).flatten().index_select(0, place)
+    query = asking.flatten(0, 1).index_select(0, place)
+    elsewhere = (query @ others.key.mT).masked_fill(others.saw == wanted[:, None], -BEYOND).logsumexp(-1)
+    return (amount * (torch.logaddexp(within, elsewhere) - found)).sum()
 
 
 BEYOND = 1e4

@@ -215,7 +215,8 @@ def test_memories_are_four_tasks_ten_methods_two_sizes_and_three_seeds_the_fewes
     assert {cell.folder for cell in cells if cell.task == "tmaze-1000" or cell.method == "gru"} == {"memories"}
     assert {get_task(cell.task, cell.settings).max_steps for cell in cells if "tmaze" in cell.task} == {310, 1010}
     for cell in cells:
-        assert cell_config(cell).batch_size == 8
+        assert (cell.demos, cell_config(cell).batch_size) == (1000, 8)
+        assert cell.condition == f"few-{cell.facts.demonstrations}"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SOME = {
     "sloppy": ["hallway", "labels-200-off-2", "labels-200-need-alone"],
     "sparse": ["hallway", "labels-200-few-10-off-2"],
     "recall-ablation": ["hallway"],
-    "memories": ["tmaze-300", "few-300", "gru", "lru", "slots", "slots-vanilla"],
+    "memories": ["tmaze-300", "few-300", "gru", "lru", "slots"],
     "popgym": ["popgym-battleship-easy", "few-100", "vanilla", "recall"],  # its actions are two choices at once
     "minigrid-memory": ["minigrid-memory-s7", "few-100", "recall"],
     "recall-ablation-images": ["mystery-path", "few-300-no-looks"],

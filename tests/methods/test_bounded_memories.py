@@ -75,8 +75,9 @@ def test_stopped_it_goes_on_to_the_same_bytes(tmp_path: Path, method: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["grid", "vector"])
-@pytest.mark.parametrize("method", PAIRS)
+@pytest.mark.parametrize("method", ["slots", "lru-vanilla"])
 def test_a_batch_in_parts_has_the_same_gradient(tmp_path: Path, method: str, kind: str) -> None:
+    """But for a probe, which tells what is recalled from what is recalled in the same part."""
     store = toy_store(tmp_path / "data", kind, annotate="odd", episodes=8)
     found = []
     for parts in (1, 3):
@@ -84,17 +85,17 @@ def test_a_batch_in_parts_has_the_same_gradient(tmp_path: Path, method: str, kin
         found.append(train(config, store, tmp_path / f"{parts}", device="cpu").metrics[-1])
     for name in ("imitation_loss", "memory_loss", "gradient_norm"):
         assert found[0][name] == pytest.approx(found[1][name], rel=1e-4), name
-    assert found[0]["memory_loss"] > 0
+    assert (found[0]["memory_loss"] > 0) == (method == "slots")
 
 
 GOLDEN = {
     "gru": [
-        (1.539275, 2.64837, 11.4657, 1.44804),
-        (1.530462, 2.086532, 8.922241, 1.452291),
+        (1.543997, 5.253179, 12.32949, 1.453),
+        (1.534783, 5.123518, 8.974553, 1.45831),
     ],
     "lru": [
-        (1.488062, 5.84089, 12.21307, 1.755142),
-        (1.424202, 5.663697, 11.06853, 1.753495),
+        (1.487656, 8.65764, 14.22415, 1.759207),
+        (1.426637, 8.35931, 11.93536, 1.759926),
     ],
     "slots": [
         (1.38858, 3.614812, 5.541691, 1.431114),
@@ -132,7 +133,7 @@ def test_pairs_are_learned_and_pictures_show_it(tmp_path: Path, method: str, rec
         assert (found[0, 0][2:, 0] > 0.5).all()
 
 
-@pytest.mark.parametrize("method", ["gru", "slots", "lru-vanilla"])
+@pytest.mark.parametrize("method", ["gru", "lru-vanilla"])
 def test_from_the_command_line_to_a_film(tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = str(tmp_path / "data"), str(tmp_path / "run")
     collect(get_task("hallway", {"length": 2}), 12, 0, tmp_path / "data", workers=1)

@@ -177,10 +177,15 @@ def test_a_probe_is_taught_by_info_nce_over_the_episodes_own_earlier_steps():
         shape = (0, 0, 0, batch.longest - 21)
         query, key = (torch.nn.functional.pad(own, shape).requires_grad_() for own in (query, key))
         loss = losses.retrieval_loss(query, key, batch)
-        expected = sum(
-            times * ((query[e, q] @ key[e, :q].T).logsumexp(0) - query[e, q] @ key[e, p])
-            for e, p, q, times in counted(batch)
-        )
+        pairs, ends = counted(batch), np.cumsum([0, *LENGTHS])
+        frames = [batch.frame[ends[e] + p] for e, p, _, _ in pairs]
+        assert len(pairs) == 8
+        expected = 0.0
+        for (e, p, q, times), frame in zip(pairs, frames, strict=True):
+            # Eight pairs, all of them eight times among the 64 others, which are all recalled steps but equal ones.
+            others = [key[o, r] for (o, r, _, _), other in zip(pairs, frames, strict=True) if other != frame] * 8
+            choice = torch.cat([key[e, :q], torch.stack(others)])
+            expected += times * ((query[e, q] @ choice.T).logsumexp(0) - query[e, q] @ key[e, p])
         torch.testing.assert_close(loss, expected / batch.totals.things)
         own = torch.autograd.grad(loss, (query, key))
         for mine, right in zip(own, torch.autograd.grad(expected / batch.totals.things, (query, key)), strict=True):

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from attentiontuner.evaluation.policy import load_policy
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store
 
@@ -12,7 +15,10 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize(
     ("method", "kind"),
-    [("attentiontuner", "grid"), ("attentiontuner", "image"), ("recall", "grid"), ("recall", "image")],
+    [
+        *(("attentiontuner", "grid"), ("attentiontuner", "image"), ("recall", "grid"), ("recall", "image")),
+        *(("gru", "grid"), ("lru", "grid"), ("lru", "image"), ("slots", "grid")),
+    ],
 )
 def test_float32_losses_are_those_of_the_cpu(tmp_path: Path, method: str, kind: str) -> None:
     store = toy_store(tmp_path / "data", kind)
@@ -22,6 +28,24 @@ def test_float32_losses_are_those_of_the_cpu(tmp_path: Path, method: str, kind: 
     for mine, same in zip(there.metrics, here.metrics, strict=True):
         for name in ("imitation_loss", "memory_loss", "gradient_norm", "test_imitation_loss"):
             assert mine[name] == pytest.approx(same[name], rel=2e-3), name
+
+
+@pytest.mark.parametrize("method", ["gru", "lru", "slots"])
+def test_memories_stream_on_a_gpu_as_on_a_cpu(tmp_path: Path, method: str) -> None:
+    """A step is recorded, too, and what it leaves behind is its own from the first one on."""
+    store = toy_store(tmp_path / "data")
+    run = train(toy_config("grid", method), store, tmp_path / "run", device="cpu").run
+    seen = np.stack([store[episode].observations[:3] for episode in range(4)])
+    found = {}
+    for device in ("cpu", "cuda"):
+        policy = load_policy(run, device=device, max_steps=9, watch="supervised")
+        for _ in range(2):
+            policy.reset(4)
+            found[device] = [(policy.distribution(seen[:, t]).cpu(), dict(policy.weights)) for t in range(3)]
+    for (here, weights), (there, others) in zip(found["cpu"], found["cuda"], strict=True):
+        torch.testing.assert_close(here, there, atol=1e-4, rtol=1e-4)
+        for head, own in weights.items():
+            np.testing.assert_allclose(own, others[head], atol=1e-4)
 
 
 def test_a_supervised_head_between_others_is_recorded(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Small data sets of every observation kind, and a task of each kind that only exists in these tests."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
+from attentiontuner.methods import get_method
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
 from attentiontuner.tasks.task import Task
@@ -89,7 +91,9 @@ def _episode(rng: np.random.Generator, pool: np.ndarray, number: int) -> Demonst
 
 
 def toy_config(kind: str = "grid", method: str = "attentiontuner", **choices: object) -> TrainConfig:
-    network = {**NETWORK, **choices.pop("model", {})}  # type: ignore[dict-item]
+    known = {field.name for field in fields(get_method(method).network)}
+    usual = {name: size for name, size in NETWORK.items() if name in known}
+    network = {**usual, **choices.pop("model", {})}  # type: ignore[dict-item]
     if kind == "grid" and method in ("attentiontuner", "vanilla"):
         network = {"embedder": "lookup", **network}
     choices = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "test_fraction": 0.2, **choices}

@@ -46,8 +46,8 @@ class TrainConfig:
         task: name of the task.
         settings: its environment settings.
         model: the network.
-        method: how it learns: attentiontuner, or recall (a head that counts); vanilla and recall-vanilla are the same
-            without pairs.
+        method: how it learns: attentiontuner, or recall (a head that counts), or with a memory that does not grow (gru,
+            lru, slots); vanilla, recall-vanilla, gru-vanilla and so on are the same without pairs.
         seed: fixes first weights, batches, dropout and every drawn label.
         epochs: passes over the demonstrations. More than a finished run had make it longer.
         batch_size: demonstrations in a step, over all processes together.

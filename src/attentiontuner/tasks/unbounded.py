@@ -40,5 +40,12 @@ TMAZE = register_task(
 
 # For comparisons of methods; things in a tenth of the niches, so that no two episodes are alike.
 for _length in (300, 1000):
-    _settings = {**TMAZE.settings, "length": _length, "distractors": 0.1}
-    register_task(replace(TMAZE, name=f"tmaze-{_length}", title=f"T-maze {_length:,}", settings=_settings))
+    register_task(
+        replace(
+            TMAZE,
+            name=f"tmaze-{_length}",
+            title=f"T-maze {_length:,}",
+            settings={**TMAZE.settings, "length": _length, "distractors": 0.1},
+            demonstrations=1000,
+        )
+    )
