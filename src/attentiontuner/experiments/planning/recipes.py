@@ -101,6 +101,7 @@ VANILLA = Column("Vanilla", "vanilla")
 TUNER = Column("AttentionTuner", "attentiontuner")
 RECALL = Column("Recall heads", "recall")
 NO_PAIRS = Column("Recall network, no pairs", "recall-vanilla")
+PADDED = Condition("padding-learned", {"learn_padding": True})
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
@@ -452,6 +453,17 @@ RECIPES: dict[str, Recipe] = {
                 Column("Random pairs", "attentiontuner", Condition("random-pairs", {"pairs": "random"})),
                 Column("Shuffled pairs", "attentiontuner", Condition("shuffled-pairs", {"pairs": "shuffled"})),
                 TUNER,
+            ),
+        ),
+        Recipe(
+            "padding",
+            "Padding that is learned from the second epoch on (not in the paper)",
+            ("hallway",),
+            (
+                VANILLA,
+                replace(VANILLA, title="Vanilla, padding learned", condition=PADDED),
+                TUNER,
+                replace(TUNER, title="AttentionTuner, padding learned", condition=PADDED),
             ),
         ),
         # On a GPU; on a CPU "auto" is float32 too.
