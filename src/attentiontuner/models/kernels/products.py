@@ -94,10 +94,8 @@ class _FeedForward(torch.autograd.Function):
 
 
 def _of_weight(up: Tensor, inputs: Tensor) -> Tensor:
-    """The gradient of a weight: `[S, C]` and `[S, K]` → `[C, K]`. The narrower of the two is the one turned."""
-    if up.shape[1] <= inputs.shape[1]:
-        return _product(up.T, inputs.T)
-    return _product(inputs.T, up.T).T.contiguous()
+    """The gradient of a weight: `[S, C]` and `[S, K]` → `[C, K]`."""
+    return _product(up.T, inputs.T)
 
 
 def _product(left: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
