@@ -166,6 +166,16 @@ def test_dropped_cells_are_dropped_from_the_vector_alone_and_only_in_training():
     torch.testing.assert_close(network.eval()(frames)[0], vectors)
 
 
+def test_no_vector_is_made_of_what_the_training_set_never_had():
+    network, frames = fitted(GRID)
+    others = torch.cat([frames, torch.from_numpy(random_frames(GRID, 9, np.random.default_rng(1)))])
+    vectors = network(others)[0]
+    network.clear_unused()
+    assert not network.weight[network.scale == 0].any()
+    assert network.weight.any(1).sum() == (network.scale != 0).sum() > 0
+    torch.testing.assert_close(network(others)[0], vectors, rtol=0, atol=0)
+
+
 def test_a_point_is_told_by_its_coordinates():
     maps = torch.full((1, 2, 5, 9), -50.0)
     maps[0, 0, 4, 0] = maps[0, 1, 2, 6] = 50.0  # at the right and above; in the middle and to the lower side

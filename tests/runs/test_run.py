@@ -347,3 +347,30 @@ sys.exit("torch" in sys.modules)
             ("nowhere does not exist", "is not a run", "config.json is damaged"), done.stderr.splitlines(), strict=True
         )
     ] == [True] * 3
+
+
+TABLES = {
+    "table": torch.tensor([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [0.0, 3.0]]).repeat_interleave(4, 1),
+    "mostly": torch.eye(40)[7].half(), "full": torch.ones(3, 2), "none": torch.zeros(2, 50), "one": torch.tensor(2.0),
+    "empty": torch.zeros(0, 4),
+}  # fmt: skip
+
+
+def test_rows_of_zeros_are_left_out_and_filled_in_again(tmp_path: Path) -> None:
+    shorter = states.without_empty_rows(TABLES)
+    assert {name: len(tensor) for name, tensor in shorter.items() if tensor.dim()} == {
+        "table": 2, "rows of table": 3, "mostly": 1, "rows of mostly": 2, "full": 3, "none": 0, "rows of none": 1,
+        "empty": 0,
+    }  # fmt: skip
+    found = states.parse_weights(states.weight_bytes(shorter), tmp_path)
+    assert found.keys() == TABLES.keys()
+    for name, tensor in TABLES.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+@pytest.mark.parametrize("places", [[1, 4, 4], [1, 4], [-1, 2, 4], [1, 2, 2**40]])
+def test_rows_that_stand_nowhere_are_refused(tmp_path: Path, places: list[int]) -> None:
+    content = save({"table": torch.ones(2, 8), "rows of table": torch.tensor(places)})
+    with pytest.raises(UserError, match="it says wrongly where the rows of table stand"):
+        states.parse_weights(content, tmp_path / "model.safetensors")

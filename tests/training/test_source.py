@@ -23,7 +23,9 @@ CPU = torch.device("cpu")
 
 def source_of(store: DemoStore, episodes: np.ndarray, config: TrainConfig) -> Source:
     labels = _labels(replace(config, annotator="expert"), store, episodes)
-    return Source(store, episodes, labels, config.batch_size, config.seed, CPU, config.memory_limit)
+    return Source(
+        store, episodes, labels, config.batch_size, config.seed, CPU, config.memory_limit, config.learn_padding
+    )
 
 
 def labelling(**choices: object) -> TrainConfig:
@@ -175,6 +177,36 @@ def test_every_epoch_has_every_demonstration_once_streamed_or_not(tmp_path: Path
         assert first == epoch_of(source, 0)
         for batch in (1, 3, len(first) - 1, len(first)):
             assert epoch_of(source, 0, batch) == first[batch:]
+
+
+@pytest.mark.parametrize("limit", [None, 400])
+def test_padding_is_learned_from_the_second_epoch_on(tmp_path: Path, limit: int | None) -> None:
+    store = toy_store(tmp_path / "data")
+    config, episodes = labelling(learn_padding=True, memory_limit=limit), np.arange(len(store))
+    source = source_of(store, episodes, config)
+    longest = int(store.lengths.max())
+    for epoch, padded in ((0, False), (1, True), (2, True), (0, False)):
+        for chunk in source.chunks(epoch):
+            for rows in chunk.batches:
+                batch, own = chunk.data.batch(rows), store.lengths[chunk.episodes[rows]]
+                assert batch.lengths.tolist() == ([longest] * len(rows) if padded else own.tolist())
+                beyond = batch.time >= torch.from_numpy(own)[batch.row]
+                seen = batch.observations if batch.frame is None else batch.observations[batch.frame]
+                assert beyond.any() == padded
+                assert not seen[beyond].any()
+                assert not batch.actions[beyond].any()
+                kept = store.read_packed(chunk.episodes[rows])
+                assert torch.equal(seen[~beyond], torch.from_numpy(kept.frames[kept.frame_index]))
+                assert torch.equal(batch.actions[~beyond], torch.from_numpy(kept.actions))
+    assert source.fingerprint() == source_of(store, episodes, labelling()).fingerprint()
+
+
+def test_a_run_that_learns_padding_differs_from_its_second_epoch_on(tmp_path: Path) -> None:
+    store = toy_store(tmp_path / "data")
+    runs = (("plain", False), ("padded", True))
+    one, other = (train(toy_config(learn_padding=p), store, tmp_path / n, device="cpu").metrics for n, p in runs)
+    assert one[0]["imitation_loss"] == other[0]["imitation_loss"]
+    assert one[1]["imitation_loss"] != other[1]["imitation_loss"]
 
 
 def test_a_streamed_batch_is_the_batch_of_those_episodes(tmp_path: Path) -> None:

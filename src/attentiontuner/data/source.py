@@ -45,6 +45,7 @@ class Source:
         seed: fixes the order of the batches.
         device: where batches are gathered.
         memory_limit: bytes of frames held at once where they are streamed; None: all are held.
+        learn_padding: from the second epoch on all demonstrations are as long as the longest.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Source:
         seed: int,
         device: torch.device,
         memory_limit: int | None = None,
+        learn_padding: bool = False,
     ) -> None:
         self.store, self.episodes, self.labels, self.device = store, episodes, labels, device
         self.batch_size, self.seed, self.memory_limit = batch_size, seed, memory_limit
         self._things = mean_things(labels)
         self._pools = [] if memory_limit is None else _shard_rows(store, episodes)
-        self._whole: DemoData | None = None
+        self._longest = int(labels.lengths.max(initial=1)) if learn_padding else None
+        self._whole: tuple[bool, DemoData] | None = None  # whether it is filled up
 
     def __len__(self) -> int:
         """Number of training demonstrations."""
@@ -76,11 +79,14 @@ class Source:
     def chunks(self, epoch: int, first_batch: int = 0) -> Iterator[Chunk]:
         """The batches of an epoch (from 0) from number `first_batch` on."""
         if self.memory_limit is None:
-            if self._whole is None:
-                self._whole = DemoData(self._read(np.arange(len(self))), self.device, self._things)
+            filled = self._longest is not None and epoch > 0
+            if self._whole is None or self._whole[0] != filled:
+                self._whole = None  # first forgotten, since a device may hold one only
+                whole = self._filled_up(self._read(np.arange(len(self))), epoch)
+                self._whole = filled, DemoData(whole, self.device, self._things)
             batches = epoch_batches(len(self), self.batch_size, self.seed, epoch)
             if first_batch < len(batches):
-                yield Chunk(self._whole, self.episodes, batches[first_batch:])
+                yield Chunk(self._whole[1], self.episodes, batches[first_batch:])
             return
         plan = []
         for rows, batches in self._plan(epoch):
@@ -92,7 +98,7 @@ class Source:
             for number, (rows, batches) in enumerate(plan):
                 assert coming is not None
                 # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
-                data = DemoData(coming.result(), self.device, self._things)
+                data = DemoData(self._filled_up(coming.result(), epoch), self.device, self._things)
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
 
@@ -149,6 +155,9 @@ class Source:
         packed = self.store.annotated_by(None).read_packed(self.episodes[rows])
         return replace(packed, pairs=self.labels.select(rows))
 
+    def _filled_up(self, packed: PackedDemos, epoch: int) -> PackedDemos:
+        return packed if self._longest is None or epoch == 0 else filled_up(packed, self._longest)
+
     def fingerprint(self) -> dict[str, object]:
         """What a run must find unchanged to go on: which demonstrations and which labels it trains on."""
         shards = self.store.manifest.readable_shards()
@@ -160,6 +169,24 @@ class Source:
             "episodes": _digest(self.episodes.astype(np.int64).tobytes()),
             "labels": _digest(self.labels.annotated.tobytes() + _label_bytes(self.labels)),
         }
+
+
+def filled_up(packed: PackedDemos, longest: int) -> PackedDemos:
+    """The demonstrations, each as long as the longest: behind its own steps, steps that see zeros and do action 0."""
+    count = len(packed)
+    own = (np.arange(longest) < packed.lengths[:, None]).ravel()
+    frame_index = np.full(count * longest, len(packed.frames), np.int64)
+    frame_index[own] = packed.frame_index
+    actions = np.zeros((count * longest, *packed.actions.shape[1:]), packed.actions.dtype)
+    actions[own] = packed.actions
+    return replace(
+        packed,
+        frames=np.append(packed.frames, np.zeros_like(packed.frames[:1]), 0),
+        frame_index=frame_index,
+        actions=actions,
+        lengths=np.full(count, longest, np.int64),
+        starts=np.arange(count, dtype=np.int64) * longest,
+    )
 
 
 def _label_bytes(labels: PairTable) -> bytes:

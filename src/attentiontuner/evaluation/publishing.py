@@ -21,7 +21,7 @@ from attentiontuner.evaluation.policy import as_policy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.methods import get_method
 from attentiontuner.runs.run import Run, Trained
-from attentiontuner.runs.states import weight_bytes
+from attentiontuner.runs.states import weight_bytes, without_empty_rows
 from attentiontuner.tasks.task import Task
 
 CARD, RECORD = "README.md", "record.json"
@@ -57,14 +57,16 @@ def publish(
     """Publish `run` in the new folder `out`.
 
     The run is evaluated as `evaluate` does, on `episodes` episodes of evaluation seed `seed`, and so are its weights in
-    float16, which are taken unless they solve fewer. Finished episodes are kept with the run, so that it goes on when
-    it was stopped. `best` are the weights with the best success rate while training.
+    float16, which are taken unless they solve fewer; without the rows of tables for what the training set never had.
+    Finished episodes are kept with the run, so that it goes on when it was stopped. `best` are the weights with the
+    best success rate while training.
     """
     out = Path(out)
     with new_folder(out) as folder:
         trained = run.load_model(best)
         whole = _play(trained, task, episodes, seed, run.evaluation, device)
-        smaller = run.publish_to(folder, weight_bytes(halved(trained.model.state_dict())))
+        trained.model.clear_unused()
+        smaller = run.publish_to(folder, weight_bytes(without_empty_rows(halved(trained.model.state_dict()))))
         half = _play(smaller.load_model(), task, episodes, seed, run.evaluation / "float16", device)
         precision, (results, summary) = "float16", half
         if half[1]["successes"] < whole[1]["successes"]:
@@ -74,7 +76,8 @@ def publish(
         write_json(folder / RECORD, {**summary, "success": outcomes})
         nbytes = smaller.weights().stat().st_size
         weights = sum(tensor.numel() for tensor in trained.model.parameters())
-        write_text(folder / CARD, _card(out.name, smaller, task, summary, f"{weights:,} weights in {precision}"))
+        size = f"{weights:,} weights in {precision}, {nbytes / 1000:,.0f} kB"
+        write_text(folder / CARD, _card(out.name, smaller, task, summary, size))
     return Published(Run.open(out), summary, precision, nbytes)
 
 

@@ -85,6 +85,9 @@ class ObservationMemory(nn.Module, ABC):
             if own is not None:
                 part.standardise(own)
 
+    def clear_unused(self) -> None:
+        """Set to zero what the weights of a part hold for things the training set never had."""
+
     def each_part(self) -> "list[ObservationMemory]":
         """The memories of its parts."""
         return [self]
@@ -171,6 +174,10 @@ class GridCells(ObservationMemory):
         spread = float((mean * (1 - mean) * scale**2).sum())
         with torch.no_grad():
             self.weight.mul_(math.sqrt(self.kinds_in_view) / math.sqrt(max(spread, 1.0)))
+
+    @torch.no_grad()
+    def clear_unused(self) -> None:
+        self.weight[self.scale == 0] = 0
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Bytes `[U, nbytes]` → vectors `[U, D]`, memory `[U, M]` and kinds `[U, K]`."""

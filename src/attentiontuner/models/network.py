@@ -93,3 +93,6 @@ class Network(nn.Module, ABC):
     def fit(self, observed: Observed, frames: int) -> None:
         """Look at the training set: blocks of distinct observations with how many steps saw each, about `frames` of
         them in all."""
+
+    def clear_unused(self) -> None:
+        """Set to zero what the weights hold for things the training set never had: no decision reads it."""

@@ -323,6 +323,10 @@ class RecallTransformer(Network):
         steps saw each `[u]`, about `frames` observations in all."""
         self.observation_embedding.fit(observed, frames)
 
+    def clear_unused(self) -> None:
+        for part in self.observation_embedding.each_part():
+            part.clear_unused()
+
     def tokens(self, seen: Tensor, last: Tensor, begins: Tensor, time: Tensor) -> Tensor:
         """Vectors of observations, the action before each `[S, …]` (none where an episode begins) and its time `[S]` →
         `[S, D]`."""

@@ -18,7 +18,7 @@ from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.models.attention import Watched, causal_attention
 from attentiontuner.models.embedders import PositionalEmbedding, fit_vectors, observation_embedding
 from attentiontuner.models.heads import Head
-from attentiontuner.models.kernels import embed_norm, linear, linear_add_norm, linear_relu
+from attentiontuner.models.kernels import embed_norm, feed_forward_add_norm, linear, linear_add_norm
 from attentiontuner.models.network import Network, Observed, Output, reached
 from attentiontuner.models.sizes import TransformerConfig
 
@@ -78,8 +78,7 @@ class TransformerLayer(nn.Module):
         assert isinstance(narrow, nn.Linear)
         assert isinstance(dropout, nn.Dropout)
         tokens = linear_add_norm(attended, self.self_attention.out_proj, tokens, self.norm1)
-        hidden = linear_relu(tokens, widen)
-        return linear_add_norm(hidden, narrow, tokens, self.norm2, dropout.p if dropout.training else 0.0)
+        return feed_forward_add_norm(tokens, widen, narrow, self.norm2, dropout.p if dropout.training else 0.0)
 
     def forward(self, tokens: Tensor, layout: Layout, wanted: slice) -> tuple[Tensor, Tensor]:
         """Packed tokens `[2S, D]` → the wanted ones after the layer, and what all were projected to."""

@@ -74,6 +74,8 @@ class TrainConfig:
             that nothing is known but where a memory is needed.
         demos: train on this many demonstrations, drawn from the seed.
         include_failed: learn from demonstrations that did not solve the task, too.
+        learn_padding: from the second epoch on learn from demonstrations that are all as long as the longest, filled up
+            with steps that see nothing and do nothing (action 0); as a control.
         precision: of matrix products: bfloat16 on a GPU and float32 on a CPU, unless the method needs another; weights
             are always float32.
         test_fraction: share of --data kept for testing (at most 500 episodes) where --test-data is not given.
@@ -111,6 +113,7 @@ class TrainConfig:
     pairs: LabelStudy = "given"
     demos: int | None = None
     include_failed: bool = False
+    learn_padding: bool = False
     precision: Precision = "auto"
     test_fraction: float = 0.05
     memory_limit: int | None = None

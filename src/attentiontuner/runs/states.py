@@ -189,10 +189,43 @@ def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> "dic
         raise UserError(f"{path} is damaged: {not_its_checksum(path)}")
     check_tensors(content, path)
     try:
-        tensors: dict[str, Tensor] = load(content)
-    except (SafetensorError, ValueError) as error:
+        return with_empty_rows(load(content))
+    except (SafetensorError, ValueError, IndexError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    return tensors
+
+
+ROWS_OF = "rows of "
+"""Before a tensor's name: where the rows it has stood, int64 `[rows + 1]`, last of all how many there were."""
+
+LARGEST_TABLE = 2**30
+"""Bytes that a tensor may be filled up to."""
+
+
+def without_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """Named tensors; those whose rows are mostly zeros have only the others. Whoever parses weights fills them up."""
+    shorter = {}
+    for name, tensor in tensors.items():
+        shorter[name] = tensor
+        if tensor.dim() and tensor.numel():
+            rows = tensor.flatten(1).any(1).nonzero()[:, 0] if tensor.dim() > 1 else tensor.nonzero()[:, 0]
+            places = rows.new_tensor([*rows.tolist(), len(tensor)])
+            if tensor[rows].nbytes + places.nbytes < tensor.nbytes:
+                shorter |= {name: tensor[rows], ROWS_OF + name: places}
+    return shorter
+
+
+def with_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """The inverse of `without_empty_rows`."""
+    whole = {name: tensor for name, tensor in tensors.items() if not name.startswith(ROWS_OF)}
+    for name, tensor in whole.items():
+        if (places := tensors.get(ROWS_OF + name)) is not None:
+            *rows, count = places.tolist()
+            fits = tensor.nbytes // max(len(tensor), 1) * count <= LARGEST_TABLE
+            if not fits or len(rows) != len(tensor) or not all(0 <= row < count for row in rows):
+                raise ValueError(f"it says wrongly where the rows of {name} stand")
+            whole[name] = tensor.new_zeros(count, *tensor.shape[1:])
+            whole[name][rows] = tensor
+    return whole
 
 
 def optimiser_tensors(optimiser: "Optimizer") -> "dict[str, Tensor]":

@@ -9,6 +9,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from attentiontuner.core.errors import UserError
@@ -105,7 +106,9 @@ def train(
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
         config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
-        source = Source(data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit)
+        source = Source(
+            data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit, config.learn_padding
+        )
         if team.first:
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             for line in _what(data, config, labels, len(test_episodes)):
@@ -142,8 +145,10 @@ def _parts(
         return config.parts
     if (begun := run.begun()) is not None:
         return begun.parts
-    one = data.annotated_by(None).read_packed(episodes[:1])
-    needed = team.agree(parts_for(config, model, one, data.lengths[episodes]))
+    one, lengths = data.annotated_by(None).read_packed(episodes[:1]), data.lengths[episodes]
+    if config.learn_padding:
+        lengths = np.full_like(lengths, lengths.max())
+    needed = team.agree(parts_for(config, model, one, lengths))
     if needed == 1:
         return None
     if team.first:

@@ -105,6 +105,7 @@ BOUNDED = tuple(Column(get_method(name).title, name) for name in ("gru", "lru", 
 BOUNDED_NO_PAIRS = tuple(
     Column(get_method(name).title, name) for name in ("gru-vanilla", "lru-vanilla", "slots-vanilla")
 )
+PADDED = Condition("padding-learned", {"learn_padding": True})
 ABLATION_TASKS = ("mortar-mayhem", "hallway")
 SOLVED_TASKS = ("hallway", "ordering", "mortar-mayhem", "mystery-path")
 OTHER_TASKS = ("searing-spotlights", "counting")
@@ -517,6 +518,17 @@ RECIPES: dict[str, Recipe] = {
                 Column("Random pairs", "attentiontuner", Condition("random-pairs", {"pairs": "random"})),
                 Column("Shuffled pairs", "attentiontuner", Condition("shuffled-pairs", {"pairs": "shuffled"})),
                 TUNER,
+            ),
+        ),
+        Recipe(
+            "padding",
+            "Padding that is learned from the second epoch on (not in the paper)",
+            ("hallway",),
+            (
+                VANILLA,
+                replace(VANILLA, title="Vanilla, padding learned", condition=PADDED),
+                TUNER,
+                replace(TUNER, title="AttentionTuner, padding learned", condition=PADDED),
             ),
         ),
         # On a GPU; on a CPU "auto" is float32 too.

@@ -1,16 +1,17 @@
-"""What a GPU computes in one pass over memory instead of many: the one place that the rest imports them from.
+"""What a GPU computes in one pass over memory instead of many, and a CPU with all of its width: the one place that the
+rest imports them from.
 
 Each function is a line of PyTorch, given in its docstring; where a kernel can take its place it does. `fused` and
-`images` launch the kernels, which are in `programs`, in Triton, and imported when first needed.
+`images` launch the kernels, which are in `programs`, in Triton, and imported when first needed; `products` are a CPU's.
 """
 
 from attentiontuner.models.kernels.fused import (
     LARGEST_HEAD,
     embed_norm,
+    feed_forward_add_norm,
     fuses,
     linear,
     linear_add_norm,
-    linear_relu,
     memory_sum,
     sinusoids,
     why_no_kernels,
@@ -23,12 +24,12 @@ __all__ = [
     "blocks_of_weight",
     "conv_relu",
     "embed_norm",
+    "feed_forward_add_norm",
     "fuses",
     "image_blocks",
     "linear",
     "linear_add_norm",
     "linear_of_map",
-    "linear_relu",
     "memory_sum",
     "sinusoids",
     "why_no_kernels",

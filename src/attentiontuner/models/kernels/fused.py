@@ -1,7 +1,8 @@
 """Parts of the network that a GPU computes, in bfloat16, in one pass over memory instead of one for each operation.
 
 The docstring of a function is, where it can be, the line of PyTorch it stands for; that line is what a CPU, float32 and
-a machine without Triton compute. What images need is in `images`, the kernels are in `programs`.
+a machine without Triton compute. What images need is in `images`, the kernels are in `programs`, and a CPU's
+matrix products in `products`.
 
 Legend: S rows, C columns; N packed tokens of B episodes, n of the longest, H heads of size h.
 """
@@ -16,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from attentiontuner.models.kernels.products import host_feed_forward, host_linear
 
 FUSED = ("cuda", torch.bfloat16)
 """The device and type of the values that kernels are for."""
@@ -82,7 +85,7 @@ def _tile(columns: int, size: int) -> dict[str, int]:
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """F.linear(inputs, weight, bias)"""
     if not fuses(inputs):
-        return F.linear(inputs, weight, bias)
+        return host_linear(inputs, weight, bias)
     return apply(_Linear, inputs, weight, bias)
 
 
@@ -129,7 +132,7 @@ def linear_add_norm(
 ) -> Tensor:
     """norm(residual + F.dropout(layer(inputs), dropout))"""
     if not fuses(inputs) or residual.shape[-1] > LARGEST_ROW:
-        plain: Tensor = norm(residual + F.dropout(layer(inputs), dropout))
+        plain: Tensor = norm(residual + F.dropout(host_linear(inputs, layer.weight, layer.bias), dropout))
         return plain
     seed = _seed(dropout, inputs.device)
     rows = inputs.flatten(0, -2), residual.flatten(0, -2)
@@ -137,6 +140,16 @@ def linear_add_norm(
         _LinearAddNorm, rows[0], layer.weight, layer.bias, rows[1], norm.weight, norm.bias, norm.eps, dropout, seed
     )
     return normal.view_as(residual)
+
+
+def feed_forward_add_norm(
+    tokens: Tensor, widen: nn.Linear, narrow: nn.Linear, norm: nn.LayerNorm, dropout: float = 0.0
+) -> Tensor:
+    """norm(tokens + F.dropout(narrow(F.relu(widen(tokens))), dropout))"""
+    if fuses(tokens):
+        return linear_add_norm(linear_relu(tokens, widen), narrow, tokens, norm, dropout)
+    plain: Tensor = norm(tokens + F.dropout(host_feed_forward(tokens, widen, narrow), dropout))
+    return plain
 
 
 class _LinearAddNorm(torch.autograd.Function):

@@ -19,6 +19,7 @@ from attentiontuner.models.kernels.fused import (
     through_relu,
     why_no_kernels,
 )
+from attentiontuner.models.kernels.products import host_linear
 
 BLOCK = 4
 """Pixels a side that are taken together: the stride of the first convolution over images."""
@@ -59,8 +60,7 @@ def blocks_of_weight(weight: Tensor) -> Tensor:
 def linear_of_map(features: Tensor, layer: nn.Linear) -> Tensor:
     """layer(features.flatten(1)) for a map `[U, C, w, h]`"""
     if not fuses(features):
-        plain: Tensor = layer(features.flatten(1))
-        return plain
+        return host_linear(features.flatten(1), layer.weight, layer.bias)
     # With colours last the map need not be copied; the weights are turned instead.
     weight = layer.weight.unflatten(1, features.shape[1:]).permute(0, 2, 3, 1).flatten(1)
     return linear(features.permute(0, 2, 3, 1).flatten(1), weight, layer.bias)
