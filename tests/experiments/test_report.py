@@ -161,7 +161,7 @@ def test_the_tables_of_a_page_are_replaced_and_nothing_else(records, tmp_path):
 
 
 def test_the_pages_of_this_package_have_room_for_the_tables():
-    for page, name in (("README.md", "few"), ("docs/paper.md", "results")):
+    for page, name in (("README.md", "few"), ("docs/paper.md", "results"), ("docs/memories.md", "memories")):
         text = (Path(__file__).parents[2] / page).read_text()
         assert f"<!-- {name}:begin -->" in text
 

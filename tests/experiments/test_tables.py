@@ -13,6 +13,7 @@ from attentiontuner.experiments.reporting.tables import (
     few_grid,
     make_table,
     page_few,
+    page_memories,
     page_table,
     result_grid,
     return_grid,
@@ -119,6 +120,20 @@ def test_few_on_a_page_is_with_pairs_and_without(few):
     assert "Counting" not in text  # it has no record yet
     assert "mean of 3 seeds" in text
     assert "1,000 episodes a seed." in text
+
+
+def test_memories_on_a_page_are_with_pairs_and_without(tmp_path):
+    def rate(cell):
+        return 0.9 if cell.method == "slots" else 0.5
+
+    def keep(cell):
+        return cell.task == "tmaze-300" and cell.method in ("slots", "slots-vanilla", "vanilla") and cell.seed < 3
+
+    text = page_memories(write_all(tmp_path, ["memories"], "paper", rate, keep, epochs=2))
+    assert "| Demonstrations | Hallway, 300 | Hallway, 1,000 | Counting, 300 |" in text
+    nothing = "– / – | " * 4
+    assert f"| Slots | {nothing}90.0 (2) / 50.0 (2) | 90.0 (2) / 50.0 (2) | – / –" in text
+    assert f"| AttentionTuner | {nothing}– / 50.0 (2) |" in text
 
 
 def test_the_figure_of_few_has_its_own_ticks_and_one_legend(few):

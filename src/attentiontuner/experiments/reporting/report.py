@@ -56,6 +56,7 @@ from attentiontuner.experiments.reporting.tables import (
     few_grid,
     make_table,
     page_few,
+    page_memories,
     page_table,
     result_grid,
     return_grid,
@@ -66,7 +67,7 @@ from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
 from attentiontuner.viz.page import page
 
-PAGE_TABLES = {"results": page_table, "few": page_few}
+PAGE_TABLES = {"results": page_table, "few": page_few, "memories": page_memories}
 """Tables that stand between marker lines of a page, such as the README, by name."""
 """The tables of a README, each between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 

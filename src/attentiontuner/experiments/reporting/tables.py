@@ -13,8 +13,11 @@ from attentiontuner.experiments.planning.cells import planned_seeds
 from attentiontuner.experiments.planning.published import Published
 from attentiontuner.experiments.planning.recipes import (
     BENCHMARKS,
+    BOUNDED,
+    BOUNDED_NO_PAIRS,
     FEW,
     FIRST_EDITION,
+    MEMORY_DEMONSTRATIONS,
     NO_PAIRS,
     RECALL,
     RECIPES,
@@ -266,6 +269,24 @@ def page_few(records: Sequence[Record], scale: str = "paper") -> str:
     head = ["Demonstrations", *(f"{size:,}" for size in FEW)]
     seeds = counted(min(recipe.seeds, get_scale(scale).seeds), "seed")
     note = f"Success in percent, the same network with pairs / without: mean of {seeds}, or of as many as brackets say"
+    return _with_note(Grid(head, body), note, records, scale)
+
+
+def page_memories(records: Sequence[Record], scale: str = "paper") -> str:
+    """Mean success of every memory with pairs / without by task and number of demonstrations, in Markdown: for a
+    page."""
+    recipe = RECIPES["memories"]
+    lines = by_line(make_table(recipe, [], "paper"))
+    both = [*zip(BOUNDED, BOUNDED_NO_PAIRS, strict=True), (RECALL, NO_PAIRS), (TUNER, VANILLA)]
+    head, body = ["Demonstrations"], [[told.title] for told, _ in both]
+    for task in recipe.tasks:
+        for size in MEMORY_DEMONSTRATIONS:
+            head.append(f"{get_task(task).title}, {size:,}")
+            for texts, line in zip(body, both, strict=True):
+                entries = (entry_of(recipe, task, lines[one.title][size], records, scale) for one in line)
+                texts.append(" / ".join(_mean(entry) for entry in entries))
+    seeds = counted(min(recipe.seeds, get_scale(scale).seeds), "seed")
+    note = f"Success in percent with pairs / without: mean of {seeds}, or of as many as brackets say"
     return _with_note(Grid(head, body), note, records, scale)
 
 
