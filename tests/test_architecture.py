@@ -28,12 +28,18 @@ MAY_IMPORT = {
     "runs": {"core", "spaces", "demos", "tasks", "models", "methods"},
     "training": {"core", "demos", "tasks", "data", "models", "losses", "insight", "methods", "runs", "viz"},
     "evaluation": {"core", "spaces", "demos", "experts", "tasks", "data", "viz", "models", "methods", "runs"},
-    "studio": {"core", "spaces", "demos", "experts", "tasks", "viz", "runs", "evaluation"},
+    "studio": {"core", "spaces", "demos", "experts", "tasks", "insight", "viz", "runs", "evaluation"},
 }
 MAY_IMPORT["experiments"] = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 TORCH_STARTS_AT = {"data", "models", "losses", "insight", "training", "experiments", "evaluation"}
-CHOOSING = {"models.sizes", "models.heads", "training.demonstrations", "experiments.running.reproduce"}
+CHOOSING = {
+    "models.sizes",
+    "models.heads",
+    "training.demonstrations",
+    "experiments.running.reproduce",
+    "insight.recommendations",
+}
 """What chooses and checks before anything is computed: quick too, so that a mistake is told at once."""
 
 OUTSIDE = {"__init__.py", "__main__.py"}

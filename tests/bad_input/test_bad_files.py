@@ -31,12 +31,14 @@ from attentiontuner.experiments.records import (
 from attentiontuner.experiments.reporting.tables import make_table, result_grid, speed_grid
 from attentiontuner.insight.inference import Inferred
 from attentiontuner.insight.need import Need
+from attentiontuner.insight.recommendations import read_recommendations
 from attentiontuner.runs.run import Run
 from attentiontuner.runs.states import State
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.times import record_playing, times
 from tests.bad_input.spoiling import spoil
 from tests.experiments.made import make_record
+from tests.studio.reports import one, write_report
 from tests.toy_task import TOY
 from tests.training.toys import toy_config, toy_store
 
@@ -107,6 +109,10 @@ def read_cell(root: Path) -> None:
         finished(root / "records", CELL)
 
 
+def read_report(root: Path) -> None:
+    read_recommendations(root / "data" / "report", DemoStore.open(root / "data"))
+
+
 def without_seals(root: Path) -> None:
     """Who spoils a file on purpose leaves out its seal."""
     for path in root.rglob("*.json"):
@@ -158,6 +164,8 @@ KINDS = {
     "inferred pairs": Kind("run/pairs.safetensors", lambda root: Inferred.load(root / "run" / "pairs.safetensors")),
     "played episodes": Kind("played/episodes.jsonl", play, lines=True, tolerant=True),
     "summary": Kind("played/summary.json", play),
+    "recommended": Kind("data/report/recommended.json", read_report),
+    "suggested pairs": Kind("data/report/pairs.jsonl", read_report, lines=True),
     "record": Kind(f"records/{record_path(Path(), CELL)}", read_cell),
     "remarks": Kind("data/studio/remarks/anna.json", lambda root: read_remarks(root / "data", "anna")),
     "playing times": Kind("data/studio/playing.jsonl", lambda root: times(root / "data"), lines=True, tolerant=True),
@@ -187,6 +195,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Inferred(store.read_pairs(), True, late=(0,), spreads=((1.0, 1.0),)).save(run.pairs)
     play(root)
     write_record(root / "records", make_record(CELL, 0.5))
+    write_report(root / "data" / "report", root / "data", {2: [one(2, 0), one(1, None)], 0: [one(1, 0)]}, order=(2, 0))
     without_seals(root)
     for kind in KINDS.values():
         assert (root / kind.file).is_file(), kind.file

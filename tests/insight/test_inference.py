@@ -1,5 +1,7 @@
 """Pairs from labels that are off, of a few demonstrations, or by several people."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -62,6 +64,23 @@ def test_labels_that_are_off_are_moved_where_they_belong(cues):
     assert agreement(found.pairs, cues[1]) > 0.9
     assert "anna is off by about" in found.words(["anna"])
     assert f"pairs of {EPISODES} demonstrations moved where they belong" in found.words(["anna"])
+
+
+@pytest.mark.slow
+def test_pairs_are_found_in_intervals_that_lie_around_them_somehow(cues):
+    labels, rng = cues[1], np.random.default_rng(0)
+    before_p, before_q = (rng.integers(0, most, len(labels), np.int32) for most in (3, 2))
+    wide = replace(
+        labels,
+        p=np.maximum(labels.p - before_p, 0),
+        p_last=labels.p + 2 - before_p,
+        q=labels.q - before_q,
+        q_last=labels.q + 1 - before_q,
+    )
+    found = infer(cues, wide)
+    assert not wide.exact
+    assert found.moved == EPISODES
+    assert agreement(found.pairs, labels) > 0.9
 
 
 def test_demonstrations_without_labels_are_given_pairs(cues):

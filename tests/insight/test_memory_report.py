@@ -11,6 +11,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_json
 from attentiontuner.insight import evidence, looks, need, past
 from attentiontuner.insight.memory_report import memory_report
+from attentiontuner.insight.recommendations import read_recommendations
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from tests.insight.cues import ACTIONS, FORK_AT, GRID, IMAGE, STEERING, TWO_CHOICES, VECTOR, cue_store, parity_store
 
@@ -86,6 +87,17 @@ def test_demonstrations_to_annotate_have_reasons(made):
     actions = {int(made[0][each["episode"]].actions[FORK_AT]) for each in first[:2]}
     assert len(actions) == 2, "the second shows what the first does not"
     assert len(findings.recommended) == 5
+
+
+def test_the_studio_can_read_it(made):
+    store, out, findings = made
+    read = read_recommendations(out, store)
+    assert [each.episode for each in read.first] == [each.episode for each in findings.recommended]
+    assert [each.reason for each in read.first] == [each.reason for each in findings.recommended]
+    assert {episode: len(own) for episode, own in read.suggestions.items()} == {
+        episode: len(own) for episode, own in suggested(out).items()
+    }
+    assert f"attentiontuner annotate {store.path} --suggest {out}" in (out / "index.html").read_text()
 
 
 def test_the_table_says_in_which_phase_a_memory_is_needed(made):

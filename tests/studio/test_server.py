@@ -147,7 +147,7 @@ def test_suggestions(client: TestClient) -> None:
     def suggested(source: str, episode: int) -> list[list[float]]:
         query = {"annotator": "ada", "source": source}
         found = client.get(f"/api/episodes/{episode}/suggestions", params=query).json()["pairs"]
-        assert all(pair[3:] == [1, None] for pair in found)
+        assert all(pair[3:] == [1, None, ""] for pair in found)
         return [pair[:3] for pair in found]
 
     assert suggested("labels:expert", 1) == [[0, 19, 1.0]]

@@ -1,14 +1,18 @@
 """Training from labels that are off or few, and a run that annotates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
+from attentiontuner.data.source import frame_bytes
 from attentiontuner.demos.annotations import Annotation, read_annotations, write_annotation
+from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import DemoStore
-from attentiontuner.evaluation.annotating import annotate_by_run
-from attentiontuner.insight import need
+from attentiontuner.evaluation.annotating import _why, annotate_by_run
+from attentiontuner.insight import inference, need, steps
 from attentiontuner.insight.inference import Inferred
 from attentiontuner.methods import get_method
 from attentiontuner.methods.method import DataFacts
@@ -78,9 +82,15 @@ def test_a_run_annotates_under_a_name_of_its_own(store, tmp_path, capsys):
     expert = store.read_pairs()
     right = [{(p, q) for p, q, _ in said[row].pairs} == {(p, q) for p, q, _ in expert.one(row)} for row in said]
     assert np.mean(right) > 0.9
-    assert said[0].note.startswith("inferred by run")
-    assert said[0].origins
+    assert said[0].note.startswith("inferred by run: it recalls them by")
+    assert said[0].origins == {"run": {(p, q) for p, q, _ in said[0].pairs}}
+    assert read_annotations(store.path, "machine")[0].pairs.weight.max() <= 1
     annotate_by_run(store.path, run, "machine")  # once more is no conflict
+
+    write_annotation(store.path, "machine", 3, replace(said[3], pairs=expert.one(4)))  # somebody corrects it
+    with pytest.raises(UserError, match="'machine' has annotated episode 3: give the run another name"):
+        annotate_by_run(store.path, run, "machine")
+    assert read_annotations(store.path, "machine")[3].pairs == expert.one(4)
 
     write_annotation(store.path, "anna", 0, Annotation(expert.one(0)))
     before = read_annotations(store.path, "anna")
@@ -96,6 +106,28 @@ def test_a_run_annotates_under_a_name_of_its_own(store, tmp_path, capsys):
     ):
         assert main(["annotate", data, *wrong]) == 2
         assert line in capsys.readouterr().err
+
+
+def test_the_note_names_the_pairs_that_a_run_is_unsure_of():
+    weight = np.array([0.5, 0.9, 0.6, 0.7, 0.75, 0.55, 0.79], np.float32)
+    p = np.arange(7, dtype=np.int32)
+    length, nowhere, once = np.array([9]), np.zeros(7, np.int32), np.ones(7, np.int32)
+    table = PairTable(length, np.array([True]), nowhere, p, p + 1, once, weight=weight)
+    unsure = "unsure of 0 → 1 (50%), 5 → 6 (55%), 2 → 3 (60%), 3 → 4 (70%), 4 → 5 (75%) and 1 more"
+    assert _why(table, 0.5) == f"it recalls them by 68% on average; {unsure}"
+    assert _why(PairTable.nothing(length), 0.5) == "it recalls no step by 50% or more"
+
+
+def test_streamed_data_have_the_same_need_and_the_same_pairs(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "JUDGED_BYTES", frame_bytes(store, np.arange(EPISODES)) // 3)  # judged in three blocks
+    monkeypatch.setattr(inference, "STEPS", 40)
+    noisy = {"noise_p": 1, "noise_q": 1, "annotated_fraction": 0.5, "epochs": 1}
+    for name, limit in (("held", None), ("streamed", 16)):
+        train(config(store, **noisy, memory_limit=limit), store, tmp_path / name)
+    held, streamed = Run(tmp_path / "held"), Run(tmp_path / "streamed")
+    assert streamed.config().memory_limit == 16
+    assert held.need.read_bytes() == streamed.need.read_bytes()
+    assert held.pairs.read_bytes() == streamed.pairs.read_bytes()
 
 
 def test_a_run_without_pairs_cannot_annotate(store, tmp_path):

@@ -26,6 +26,7 @@ def memory_report(data: Positional[Path], out: Path, count: int = 20, seed: int 
         raise UserError(f"--count {count}: 1 or more")
     check_device(device)
     from attentiontuner.insight.memory_report import memory_report as write_report
+    from attentiontuner.insight.memory_report import studio_command
     from attentiontuner.runs.devices import choose_device
 
     findings = write_report(data, out, seed=seed, device=choose_device(device), count=count)
@@ -33,3 +34,5 @@ def memory_report(data: Positional[Path], out: Path, count: int = 20, seed: int 
     for reason in findings.reasons:
         print(f"- {reason}")
     print(f"{out / 'index.html'}")
+    if findings.recommended:
+        print(f"To annotate them in this order: {studio_command(data, out)}")

@@ -33,6 +33,13 @@ BY_RUN = "inferred by "
 """How the note of an annotation begins that a run made."""
 
 
+SURE = 0.8
+"""A pair of less weight is one that the run is unsure of."""
+
+NAMED = 5
+"""Unsure pairs that a note names, at most."""
+
+
 @dataclass(frozen=True)
 class Annotated:
     """What `annotate_by_run` wrote: demonstrations and their pairs."""
@@ -44,9 +51,10 @@ class Annotated:
 def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: float = 0.5) -> Annotated:
     """Annotate every demonstration of the data set in `root` as `name` with what the run recalls.
 
-    A pair is where a supervised head recalls at least `threshold`; its weight is how sure that is, and the note says
-    which run it was. What `name` has said otherwise than by a run is a `UserError` before anything is written. Done
-    again, it replaces what a run has said.
+    A pair is where a supervised head recalls at least `threshold`; its weight is how sure that is. The note says which
+    run it was, how much it recalls, and of which pairs it is unsure. What `name` has said otherwise than by a run, or
+    somebody has changed since, is a `UserError` before anything is written. Done again, it replaces what a run has
+    said.
     """
     root, trained = Path(root), Run.open(run).load_model()
     if check_annotator(name) == EXPERT:
@@ -61,7 +69,7 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
         raise UserError(f"{root} holds {store.observation} and {store.actions}: {run} was trained on something else")
     with locked(root / LOCK):
         for episode, said in read_annotations(root, name).items():
-            if not said.note.startswith(BY_RUN):
+            if not _untouched(said):
                 raise UserError(f"{root}: {name!r} has annotated episode {episode}: give the run another name")
         written = 0
         with progress(f"annotate as {name}", len(store)) as bar:
@@ -70,7 +78,7 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
                 for start in range(shard.first, shard.end, AT_ONCE):
                     episodes = np.arange(start, min(start + AT_ONCE, shard.end))
                     for episode, table in _recalled(trained, store, episodes, threshold):
-                        lines[episode] = _annotation(table, Path(run).name)
+                        lines[episode] = _annotation(table, Path(run).name, threshold)
                         written += len(table)
                     bar.advance(len(episodes))
                 write_shard_annotations(root, name, shard.index, lines)
@@ -106,8 +114,24 @@ def _recalled(
         yield episode, PairTable(one, np.array([True]), nowhere, p, q, times, weight=weight)
 
 
-def _annotation(table: PairTable, run: str) -> Annotation:
+def _annotation(table: PairTable, run: str, threshold: float) -> Annotation:
     pairs = frozenset((p, q) for p, q, _ in table)
-    unsure = int((table.weight < 0.8).sum())
-    sure = "sure of everything" if not unsure else f"less than 80 % sure of {unsure}"
-    return Annotation(table, {run: pairs} if pairs else {}, note=f"{BY_RUN}{run}: {sure}")
+    return Annotation(table, {run: pairs} if pairs else {}, note=f"{BY_RUN}{run}: {_why(table, threshold)}")
+
+
+def _why(table: PairTable, threshold: float) -> str:
+    """What these pairs rest on."""
+    if not len(table):
+        return f"it recalls no step by {threshold:.0%} or more"
+    unsure = np.flatnonzero(table.weight < SURE)
+    weakest = unsure[np.argsort(table.weight[unsure], kind="stable")]
+    named = [f"{table.p[row]} → {table.q[row]} ({table.weight[row]:.0%})" for row in weakest[:NAMED]]
+    more = f" and {len(unsure) - NAMED} more" if len(unsure) > NAMED else ""
+    doubt = f"unsure of {', '.join(named)}{more}" if named else "sure of everything"
+    return f"it recalls them by {table.weight.mean():.0%} on average; {doubt}"
+
+
+def _untouched(said: Annotation) -> bool:
+    """Whether an annotation is as a run made it: a person who corrects some is an annotator."""
+    steps, origin = {(p, q) for p, q, _ in said.pairs}, {pair for own in said.origins.values() for pair in own}
+    return said.revision == 0 and said.note.startswith(BY_RUN) and steps == origin

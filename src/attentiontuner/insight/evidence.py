@@ -8,7 +8,6 @@ WORK/past.safetensors      what every step gains by the whole past
 Legend: N episodes, S steps of all of them, Q steps in question, P numbers of the distribution of an action.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from attentiontuner.insight.need import Judges
 from attentiontuner.insight.past import with_whole_past
 from attentiontuner.insight.places import Place
 from attentiontuner.insight.questions import Questions, in_question
+from attentiontuner.insight.recommendations import fingerprint
 from attentiontuner.insight.steps import Integers, StepData, learned_from
 from attentiontuner.models.actions import ActionHead, action_head
 
@@ -144,8 +144,7 @@ def _looked_at(store: DemoStore, rng: np.random.Generator) -> Integers:
 
 def _same_settings(store: DemoStore, work: Path, seed: int) -> None:
     """Forget what was computed from something else."""
-    shards = "".join(shard.sha256 for shard in store.manifest.readable_shards())
-    settings = {"version": VERSION, "shards": hashlib.sha256(shards.encode()).hexdigest()[:16], "seed": seed}
+    settings = {"version": VERSION, "shards": fingerprint(store.manifest.readable_shards()), "seed": seed}
     path = work / "settings.json"
     if not path.exists() or read_json(path) != settings:
         for old in work.glob("*.safetensors"):

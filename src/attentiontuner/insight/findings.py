@@ -14,6 +14,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.insight.evidence import Evidence
 from attentiontuner.insight.explaining import Thing, beyond_chance, by_episode, standard_errors
 from attentiontuner.insight.places import Place
+from attentiontuner.insight.recommendations import Recommended, Suggestion
 from attentiontuner.insight.steps import Integers
 from attentiontuner.spaces import ActionSpec
 
@@ -30,40 +31,6 @@ DECIDING = 0.2
 
 LEFT = 0.25
 """The share of the surprise from which on what nothing found tells is spoken of."""
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A pair, without any label: at step q step p is recalled; None: no single frame tells what is.
-
-    Attributes:
-        weight: share of all that may be recalled, from 0 to 1.
-        gain: nats by which the expert's action is likelier with p in view.
-        reason: why, in words.
-    """
-
-    q: int
-    p: int | None
-    weight: float
-    gain: float
-    reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        weight, gain = round(self.weight, 4), round(self.gain, 4)
-        return {"q": self.q, "p": self.p, "weight": weight, "gain": gain, "reason": self.reason}
-
-
-@dataclass(frozen=True)
-class Recommended:
-    """A demonstration to annotate, and why."""
-
-    episode: int
-    reason: str
-    suggestions: tuple[Suggestion, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        pairs = [suggestion.to_json() for suggestion in self.suggestions]
-        return {"episode": self.episode, "reason": self.reason, "suggestions": pairs}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ OUT/work/               what was computed, to go on from (`evidence`)
 """
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from attentiontuner.core.files import locked, make_folder, write_json, write_tex
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.evidence import Evidence, gather
 from attentiontuner.insight.findings import PHASES, Findings, judge
+from attentiontuner.insight.recommendations import PAIRS, RECOMMENDED, SCHEMA, data_mark
 from attentiontuner.insight.report_page import report_page
 
 COUNT = 20
 """Demonstrations that are recommended."""
-
-SCHEMA = 1
 
 
 def memory_report(
@@ -45,17 +45,23 @@ def memory_report(
     with locked(work / ".lock", wait=False):
         evidence = gather(store, work, seed=seed, device=device)
         findings = judge(evidence, store.actions, count=count)
-        write_text(out / "index.html", report_page(store, evidence, findings))
-        write_json(out / "recommended.json", _recommended(store, findings))
-        write_text(out / "pairs.jsonl", _pairs(evidence, findings))
+        write_text(out / "index.html", report_page(store, evidence, findings, studio_command(data, out)))
+        write_json(out / RECOMMENDED, _recommended(store, findings))
+        write_text(out / PAIRS, _pairs(evidence, findings))
         write_json(out / "findings.json", _numbers(store, evidence, findings))
     return findings
+
+
+def studio_command(data: Path, out: Path) -> str:
+    """What to type to annotate what is recommended."""
+    return shlex.join(["attentiontuner", "annotate", str(data), "--suggest", str(out)])
 
 
 def _recommended(store: DemoStore, findings: Findings) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "task": store.task,
+        "data": data_mark(store),
         "verdict": findings.verdict,
         "headline": findings.headline,
         "reasons": list(findings.reasons),

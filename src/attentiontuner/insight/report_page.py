@@ -13,7 +13,8 @@ from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight import report_figures as figures
 from attentiontuner.insight.evidence import Evidence
-from attentiontuner.insight.findings import PHASES, Findings, Recommended, Suggestion, thing_words
+from attentiontuner.insight.findings import PHASES, Findings, thing_words
+from attentiontuner.insight.recommendations import Recommended, Suggestion
 from attentiontuner.viz.page import page
 from attentiontuner.viz.pictures import at_steps, draw_observations
 
@@ -32,6 +33,7 @@ svg.need { width: 100%; height: 64px; display: block; }
 svg.need .bar { fill: #e69f00; } svg.need .q { fill: #d55e00; } svg.need .p { fill: #0072b2; }
 svg.need line { stroke: var(--line); }
 .key span { display: inline-block; width: .7em; height: .7em; margin: 0 .35em 0 .9em; border-radius: 2px; }
+pre.command { padding: .6rem .9rem; border: 1px solid var(--line); border-radius: 4px; overflow-x: auto; }
 table.reasons td { white-space: normal; vertical-align: top; } table.reasons td:last-child { min-width: 18rem; }
 @media (max-width: 600px) {
   .chart { overflow-x: auto; } .chart img { max-width: none; width: 540px; }
@@ -42,8 +44,8 @@ table.reasons td { white-space: normal; vertical-align: top; } table.reasons td:
 CLASSES = {"needed": "needed", "not needed": "not", "unclear": "unclear"}
 
 
-def report_page(store: DemoStore, evidence: Evidence, findings: Findings) -> str:
-    """The whole page."""
+def report_page(store: DemoStore, evidence: Evidence, findings: Findings, command: str) -> str:
+    """The whole page; `command` opens the studio with what it recommends."""
     body = [
         _verdict(findings),
         _looked_at(store, evidence),
@@ -53,7 +55,7 @@ def report_page(store: DemoStore, evidence: Evidence, findings: Findings) -> str
     if findings.suggestions:
         if len(findings.distances):
             body.append(_what(evidence, findings))
-        body += [_examples(store, evidence, findings), _first(findings)]
+        body += [_examples(store, evidence, findings), _first(findings, command)]
     body.append(_method())
     return page(f"Memory report: {store.task}", "\n".join(body), STYLE, dark=True)
 
@@ -214,17 +216,18 @@ def _strip(need: np.ndarray, pairs: Sequence[Suggestion]) -> str:
     return f'<svg class="need" role="img" aria-label="{label}" {shape}>{inside}</svg>'
 
 
-def _first(findings: Findings) -> str:
+def _first(findings: Findings, command: str) -> str:
     text = (
         "Each adds most to those before it: decisions that surprise a policy without a memory, of kinds that were not "
-        "there yet. The same list, with a reason for every suggested pair, is in recommended.json."
+        "there yet. The studio offers them in this order, with the suggested pairs and the reason of each:"
     )
     rows = [
         (str(rank), str(each.episode), str(len({pair.q for pair in each.suggestions})), f"{each.reason}.")
         for rank, each in enumerate(findings.recommended, 1)
     ]
     head = ("", "demonstration", "steps to mark", "why")
-    return _section("Annotate these first", _text(text), _table(head, rows, "reasons"))
+    typed = f'<pre class="command">{html.escape(command)}</pre>'
+    return _section("Annotate these first", _text(text), typed, _table(head, rows, "reasons"))
 
 
 def _method() -> str:

@@ -28,7 +28,7 @@ from attentiontuner.studio.desk import Unsaved
 from attentiontuner.studio.ranges import format_ranges, parse_ranges
 from attentiontuner.studio.remarks import read_remarks
 from attentiontuner.studio.review import read_review
-from attentiontuner.studio.suggest import LABELS, RUN, Suggester, SuggestionSource
+from attentiontuner.studio.suggest import LABELS, REPORT, RUN, Suggester, SuggestionSource
 
 AT_ONCE = 2.0
 """Seconds one call looks for suggestions; it says how far it came, and is asked again for the rest."""
@@ -56,8 +56,9 @@ class TakenBack(NamedTuple):
 
 
 def sources_for_many(suggester: Suggester, by: str) -> list[SuggestionSource]:
-    """Those that know every demonstration by itself: labels, and a run."""
-    return [source for source in suggester.sources(by) if source.name == RUN or source.name.startswith(LABELS)]
+    """Those that know every demonstration by itself: a memory report, a run, and labels."""
+    known = suggester.sources(by)
+    return [source for source in known if source.name in (REPORT, RUN) or source.name.startswith(LABELS)]
 
 
 def accept_many(
@@ -155,12 +156,12 @@ def _suggestions(suggester: Suggester, by: str, source: str, shard: ShardEntry) 
 
         return of_labels
 
-    def of_run(episode: int) -> Annotation | None:
+    def of_machine(episode: int) -> Annotation | None:
         found = suggester.suggest(by, episode, source)
         pairs, length = [(pair.p, pair.q, pair.times) for pair in found], shard.lengths[episode - shard.first]
         return unseen(PairTable.of(pairs, length)) if pairs else None
 
-    return of_run
+    return of_machine
 
 
 def _write(root: Path, name: str, batch: Mapping[str, str], found: Mapping[int, Annotation]) -> set[int]:

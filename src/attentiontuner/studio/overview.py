@@ -65,6 +65,7 @@ def serve_table(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator:
             "annotator": who,
             "scripts": [EXPERT_ANNOTATOR, *unseen],
             "sources": [source._asdict() for source in acceptance.sources_for_many(suggester, who)],
+            "recommended": suggester.recommended(),
             "batches": {name: acceptance.read_batches(desk.root, name) for name in unseen},
             "launch": launch,
             **catalogue.table(tolerance),

@@ -92,6 +92,7 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             "annotator": who,
             "annotators": sorted({*store.annotators(), who}),
             "sources": [source._asdict() for source in suggester.sources(who)],
+            "recommended": suggester.recommended(),
             "launch": launch,
             "first": first_annotator,
             "folder": folder_mark(desk),
@@ -132,7 +133,8 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
 
     @app.get("/api/episodes/{episode}/suggestions")
     def suggestions(episode: int, annotator: str, source: str) -> JSONResponse:
-        return JSONResponse({"source": source, "pairs": suggester.suggest(check_annotator(annotator), episode, source)})
+        pairs = suggester.suggest(check_annotator(annotator), episode, source)
+        return JSONResponse({"source": source, "pairs": pairs, "deciding": suggester.deciding(episode, source)})
 
     @app.post("/api/episodes/{episode}/change")
     def change(episode: int, body: ChangeBody) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""Where suggested pairs come from: other annotators, a trained run's attention, the demonstration before.
+"""Where suggested pairs come from: a memory report, a trained run, other annotators, the demonstration before.
 
 It is an annotation only once somebody accepts it.
 """
@@ -11,22 +11,31 @@ from typing import NamedTuple
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import Annotation, read_annotation, read_annotations
 from attentiontuner.experts.expert import EXPERT_ANNOTATOR
+from attentiontuner.insight.recommendations import Recommendations
 from attentiontuner.studio.desk import Desk, state_of
 from attentiontuner.studio.remarks import Remark
 from attentiontuner.studio.session import MAX_MULTIPLICITY, About
 
 
 class Suggestion(NamedTuple):
-    """A suggested pair: how sure its source is, from 0 to 1, how often it counts, and what is known less of it."""
+    """A suggested pair: how sure its source is, from 0 to 1, how often it counts, what is known less of it, and why."""
 
     p: int
     q: int
     weight: float = 1.0
     times: int = 1
     about: About | None = None
+    reason: str = ""
 
 
-RUN, SAME_STEP, STRETCHED = "run", "before", "before-stretched"
+class Deciding(NamedTuple):
+    """A step that needs a memory, nobody knows of what: no single frame tells."""
+
+    q: int
+    reason: str
+
+
+REPORT, RUN, SAME_STEP, STRETCHED = "memory-report", "run", "before", "before-stretched"
 LABELS = "labels:"
 """The prefix of a source that is another annotator's labels."""
 
@@ -45,11 +54,19 @@ class Suggester:
         desk: the data set.
         run: a trained run whose attention is asked, or None.
         threshold: attention weight from which a step counts as recalled.
-        enabled: False for annotation that must not be influenced: there are no sources at all.
+        enabled: False for annotation that must not be influenced: there are no sources at all, and no reasons.
+        report: what a memory report of the data set recommends, or None.
     """
 
-    def __init__(self, desk: Desk, run: Path | None = None, threshold: float = 0.1, enabled: bool = True) -> None:
-        self.desk, self.run, self.threshold, self.enabled = desk, run, threshold, enabled
+    def __init__(
+        self,
+        desk: Desk,
+        run: Path | None = None,
+        threshold: float = 0.1,
+        enabled: bool = True,
+        report: Recommendations | None = None,
+    ) -> None:
+        self.desk, self.run, self.threshold, self.enabled, self.report = desk, run, threshold, enabled, report
         self._attention: dict[int, list[Suggestion]] = {}
         self._thinking = threading.Lock()
 
@@ -57,11 +74,13 @@ class Suggester:
         """What `annotator` can choose from, the most useful first."""
         if not self.enabled:
             return []
+        report = [SuggestionSource(REPORT, "memory report")] if self.report is not None else []
         run = [SuggestionSource(RUN, f"attention of {self.run.name}")] if self.run is not None else []
         others = sorted(
             set(self.desk.store.annotators()) - {annotator}, key=lambda name: (name != EXPERT_ANNOTATOR, name)
         )
         return [
+            *report,
             *run,
             *(
                 SuggestionSource(LABELS + name, "scripted expert" if name == EXPERT_ANNOTATOR else f"labels of {name}")
@@ -71,12 +90,26 @@ class Suggester:
             SuggestionSource(STRETCHED, "demonstration before, stretched"),
         ]
 
+    def recommended(self) -> list[tuple[int, str]]:
+        """The demonstrations to annotate first, in order, each with the reason."""
+        first = self.report.first if self.report is not None else ()
+        return [(one.episode, one.reason if self.enabled else "") for one in first]
+
+    def deciding(self, episode: int, source: str) -> list[Deciding]:
+        """The steps of `episode` of which `source` knows only that something is recalled there."""
+        if source != REPORT or self.report is None or not self.enabled:
+            return []
+        said = self.report.suggestions.get(episode, ())
+        return sorted(Deciding(one.q, one.reason) for one in said if one.p is None)
+
     def suggest(self, annotator: str, episode: int, source: str) -> list[Suggestion]:
         """The pairs `source` proposes for `episode`, in order of (q, p)."""
         if source not in {known.name for known in self.sources(annotator)}:
             raise UserError(f"there are no suggestions called {source[:80]!r} here")
         length = self.desk.length(episode)
-        if source == RUN:
+        if source == REPORT:
+            found = self._from_report(episode)
+        elif source == RUN:
             found = self._from_run(episode)
         elif source.startswith(LABELS):
             found = self._from_labels(source.removeprefix(LABELS), episode)
@@ -84,6 +117,11 @@ class Suggester:
             found = self._from_before(annotator, episode, length, stretched=source == STRETCHED)
         unlike = {(one.p, one.q): one for one in found if 0 <= one.p < one.q < length}
         return sorted(unlike.values(), key=lambda one: (one.q, one.p))
+
+    def _from_report(self, episode: int) -> list[Suggestion]:
+        assert self.report is not None
+        said = self.report.suggestions.get(episode, ())
+        return [Suggestion(one.p, one.q, one.weight, reason=one.reason) for one in said if one.p is not None]
 
     def _from_labels(self, name: str, episode: int) -> list[Suggestion]:
         return _as_marked(read_annotation(self.desk.root, name, episode))

@@ -31,9 +31,9 @@ const drafts = new Map();
 const draftKey = (/** @type {string} */ annotator, /** @type {number} */ episode) => `${annotator} ${episode}`;
 
 const on = { change, changed, say: (/** @type {string} */ text) => panel.say(text), next: (/** @type {number} */ direction) => editor.selectNext(direction) };
-const suggestions = new Suggestions(model, on);
+const suggestions = new Suggestions(model, { ...on, choose: (suggestion) => choose(suggestion) });
 const editor = new Editor(model, { ...on, accept: (pairs) => suggestions.accept(pairs), reject: (pairs) => suggestions.reject(pairs) });
-const choose = (/** @type {import("./model.js").Shown} */ pair) => {
+const choose = (/** @type {{p: number | null, q: number, suggested?: boolean}} */ pair) => {
   editor.choose(pair);
   strip.follow(false);
 };
@@ -188,7 +188,7 @@ async function load(annotator) {
   suggestions.build();
   await takeOver(dataset.folder);
   const wanted = model.episode ? model.demo.episode : Number(location.hash.slice(1) || NaN);
-  await open(wanted >= 0 && wanted < model.data.lengths.length ? wanted : model.nextOpen(-1) ?? 0, true);
+  await open(wanted >= 0 && wanted < model.data.lengths.length ? wanted : model.nextRecommended(-1) ?? model.nextOpen(-1) ?? 0, true);
 }
 
 /** @param {string} [annotator] @returns {Promise<import("./types.js").Dataset>} */
@@ -231,6 +231,15 @@ function goToNextOpen() {
   else void open(next);
 }
 
+function goToNextRecommended() {
+  const { recommended } = model.data;
+  const next = model.nextRecommended(going());
+  if (!recommended.length) panel.say("No memory report was given: annotate DIR --suggest REPORT.");
+  else if (next === null) panel.say(`All ${recommended.length} recommended demonstrations are annotated.`);
+  else if (next === going()) panel.say("Every other recommended demonstration is annotated.");
+  else void open(next);
+}
+
 /** @param {number} difference in the number of the demonstration */
 function neighbour(difference) {
   const episode = going() + difference;
@@ -261,7 +270,7 @@ function annotateAs(name) {
 }
 
 const actions = {
-  change, neighbour, goToNextOpen, move,
+  change, neighbour, goToNextOpen, goToNextRecommended, move,
   open: (/** @type {number} */ episode) => void open(episode),
   undo: () => change({ kind: "undo" }),
   redo: () => change({ kind: "redo" }),

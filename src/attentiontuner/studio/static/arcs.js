@@ -101,6 +101,7 @@ export class Arcs {
     });
     ink.globalAlpha = 1;
     this.axis(ink, width, base);
+    for (const { q } of model.undecided) if (q >= from && q < to) this.deciding(ink, this.x(q), base);
     for (const pair of lit) this.arc(ink, pair, base, true, lit.length);
     for (const [step, name] of /** @type {[number | null, string][]} */ ([[model.p, "p"], [model.q, "q"], [model.looking, "ink"]])) {
       if (step === null) continue;
@@ -167,6 +168,16 @@ export class Arcs {
       ink.fillStyle = colour(name);
       ink.fillRect(this.x(first) - 2, base - 4, this.x(last) - this.x(first) + 4, 4);
     }
+  }
+
+  /** A step that needs a memory, of what is not known. @param {CanvasRenderingContext2D} ink @param {number} x @param {number} base */
+  deciding(ink, x, base) {
+    ink.fillStyle = colour("suggested");
+    ink.beginPath();
+    ink.moveTo(x, base - 2);
+    ink.lineTo(x - 5, base - 12);
+    ink.lineTo(x + 5, base - 12);
+    ink.fill();
   }
 
   /** @param {CanvasRenderingContext2D} ink @param {number} width @param {number} base */

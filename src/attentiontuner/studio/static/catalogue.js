@@ -9,7 +9,7 @@ import { eachInRanges } from "./ranges.js";
  *   stamp: string, name: string, title: string, annotator: string, scripts: string[], launch: string,
  *   sources: {name: string, title: string}[], batches: Record<string, {batch: string, by: string, source: string, episodes: string}[]>,
  *   lengths: number[], failed: number[] | null, people: Record<string, Person>, agreement: (number | null)[],
- *   assigned: Record<string, string>, states: Record<string, string>, present: [string, number][]
+ *   assigned: Record<string, string>, states: Record<string, string>, recommended: [number, string][], present: [string, number][]
  * }} Table  what the server says
  * @typedef {{show: string, who: string, assigned: string, state: string, numbers: string, text: string, sort: string, down: boolean}} View
  * @typedef {{name: string, pairs: Int32Array, seconds: Float64Array, flagged: Uint8Array, notes: Record<string, string>}} Marks
@@ -47,6 +47,8 @@ export class Catalogue {
     this.assigned = new Map(Object.entries(table.assigned).map(([name, ranges]) => [name, inRanges(count, ranges)]));
     const [review, accepted, changed] = ["to review", "accepted", "changed"].map((state) => inRanges(count, table.states[state] ?? ""));
     this.changed = changed;
+    /** Place among those to annotate first, and the reason. @type {Map<number, {rank: number, reason: string}>} */
+    this.recommended = new Map(table.recommended.map(([episode, reason], place) => [episode, { rank: place + 1, reason }]));
     /** @param {number} episode @returns {State} */
     this.state = (episode) => (accepted[episode] ? "accepted" : review[episode] ? "to review" : "");
   }
@@ -131,7 +133,7 @@ export class Catalogue {
 
   /** @param {number} episode @param {Marks[]} whose @param {string[]} words all of which must be there */
   matches(episode, whose, words) {
-    const text = `${episode} ${this.note(episode, whose)} ${this.labels(episode, whose).map(({ name }) => name).join(" ")} ${this.assignees(episode).join(" ")} ${this.state(episode)}`.toLowerCase();
+    const text = `${episode} ${this.note(episode, whose)} ${this.labels(episode, whose).map(({ name }) => name).join(" ")} ${this.assignees(episode).join(" ")} ${this.state(episode)} ${this.recommended.get(episode)?.reason ?? ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   }
 
@@ -163,11 +165,13 @@ const SHOWN = {
   disagreeing: (catalogue, episode) => catalogue.disagreeing(episode),
   noted: (catalogue, episode, whose) => catalogue.note(episode, whose) !== "",
   failed: (catalogue, episode) => catalogue.failed?.[episode],
+  recommended: (catalogue, episode) => catalogue.recommended.has(episode),
 };
 
 /** What a column is sorted by; null stands last. @type {Record<string, (catalogue: Catalogue, episode: number, whose: Marks[]) => number | string | null>} */
 const KEYS = {
   number: (_, episode) => episode,
+  recommended: (catalogue, episode) => catalogue.recommended.get(episode)?.rank ?? null,
   length: (catalogue, episode) => catalogue.table.lengths[episode],
   solved: (catalogue, episode) => (catalogue.failed ? catalogue.failed[episode] : null),
   who: (catalogue, episode, whose) => catalogue.labels(episode, whose).map(({ name }) => name).join(" ") || null,

@@ -108,20 +108,24 @@ export class Editor extends Marking {
   /** @param {number} direction select the next or the previous pair or open suggestion */
   selectNext(direction) {
     const { model } = this;
-    /** @type {Shown[]} */
     const all = [
       ...model.state.pairs.map(([p, q]) => ({ p, q, suggested: false })),
       ...model.openSuggestions.map(({ p, q }) => ({ p, q, suggested: true })),
-    ].sort((a, b) => a.q - b.q || a.p - b.p);
+      ...model.undecided.map(({ q }) => ({ p: null, q, suggested: true })),
+    ].sort((a, b) => a.q - b.q || (a.p ?? -1) - (b.p ?? -1));
+    const { chosen } = model;
     if (!all.length) return this.on.say("There is no pair yet.");
-    const now = all.findIndex(({ p, q }) => p === model.selected?.p && q === model.selected?.q);
+    const now = all.findIndex(({ p, q }) => p === chosen?.p && q === chosen?.q);
     this.choose(all[now < 0 ? (direction > 0 ? 0 : all.length - 1) : (now + direction + all.length) % all.length]);
   }
 
-  /** @param {Shown} pair */
-  choose(pair) {
-    this.model.selected = pair;
-    this.model.cursor = pair.q;
+  /** Select a pair; a deciding step without one is marked. @param {{p: number | null, q: number, suggested?: boolean}} pair */
+  choose({ p, q, suggested = true }) {
+    const { model } = this;
+    if (p === null) this.hold(null, q);
+    else if (model.chosen?.p === null && model.undecided.some((one) => one.q === model.q)) this.hold(null, null);
+    this.model.selected = p === null ? null : { p, q, suggested };
+    this.model.cursor = q;
     this.model.hoverStep = null;
     this.on.changed();
   }

@@ -51,7 +51,8 @@ export class Listing {
     const choose = make("button", { class: "pair", tabindex: "-1" }, text);
     const remove = make("button", { tabindex: "-1", "aria-label": `Remove ${text}`, title: "Remove" }, "✕");
     const row = make("li", { "data-run": `${p},${pLast},${q}` }, choose);
-    if (origin) row.append(make("span", { class: "origin", title: `Suggested by ${this.model.sourceTitle(origin)}` }, "suggested"));
+    const why = this.model.why(p, q);
+    if (origin) row.append(make("span", { class: "origin", title: `Suggested by ${this.model.sourceTitle(origin)}${why && ": "}${why}` }, "suggested"));
     row.append(remove);
     choose.addEventListener("click", () => this.on.choose(pair));
     remove.addEventListener("click", () => this.on.change({ kind: "remove", blocks: [run] }));

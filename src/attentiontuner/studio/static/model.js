@@ -9,6 +9,7 @@ import { Draft, keyOf } from "./draft.js";
  * @typedef {import("./types.js").About} About
  * @typedef {import("./types.js").Pair} Pair
  * @typedef {import("./types.js").Suggestion} Suggestion
+ * @typedef {import("./types.js").Deciding} Deciding
  * @typedef {"p" | "q" | "none"} Keep
  * @typedef {[number, number]} Span  first and last step
  * @typedef {{p: number, q: number, suggested: boolean}} Shown  a pair under the mouse or selected
@@ -23,6 +24,7 @@ export class Model {
     /** @type {Episode | null} */ this.episode = null;
     /** @type {number | null} the demonstration that is being fetched: nothing can be changed meanwhile */ this.opening = null;
     /** @type {Suggestion[]} */ this.suggestions = [];
+    /** @type {Deciding[]} */ this.deciding = [];
     this.source = "";
     /** @type {Keep} what stays marked after a pair is added */ this.keep = "p";
     /** A range is one step somewhere in it, rather than every step. */
@@ -70,6 +72,7 @@ export class Model {
     this.episode = episode;
     episode.draft = draft ?? new Draft(episode.state);
     this.suggestions = [];
+    this.deciding = [];
     this.hoverStep = this.hoverPair = null;
     this.letGo();
     this.cursor = this.zoom = this.viewFrom = 0;
@@ -102,20 +105,24 @@ export class Model {
 
   /** What follows from the present state, worked out once for each. */
   get facts() {
-    const { state, suggestions, source } = this;
-    const now = [state.pairs, state.rejected, state.about, state.origins, suggestions, source];
+    const { state, suggestions, deciding, source } = this;
+    const now = [state.pairs, state.rejected, state.about, state.origins, suggestions, deciding, source];
     if (this.known && now.every((value, place) => value === this.knownFor[place])) return this.known;
     /** @type {Map<number, [number, number, number]>} */ const marked = new Map(state.pairs.map((row) => [keyOf(row[0], row[1]), row]));
     const rejected = new Set(state.rejected.filter(([name]) => name === source).map(([, p, q]) => keyOf(p, q)));
     const open = suggestions.filter(({ p, q }) => !marked.has(keyOf(p, q)) && !rejected.has(keyOf(p, q)));
+    const recalls = groupBy(state.pairs, 1, 0);
+    const undecided = deciding.filter(({ q }) => !recalls.has(q));
     this.knownFor = now;
     this.known = {
       marked,
       open,
       recalledAt: groupBy(state.pairs, 0, 1),
-      recalls: groupBy(state.pairs, 1, 0),
+      recalls,
+      undecided,
       suggested: new Map(suggestions.map((one) => [keyOf(one.p, one.q), one])),
-      suggestedSteps: new Set(open.flatMap(({ p, q }) => [p, q])),
+      suggestedSteps: new Set([...open.flatMap(({ p, q }) => [p, q]), ...undecided.map(({ q }) => q)]),
+      reasons: reasonsOf(suggestions, deciding),
       about: new Map(state.about.map(([p, q, ...known]) => [keyOf(p, q), known])),
       origins: new Map(state.origins.map(([p, q, source]) => [keyOf(p, q), source])),
     };
@@ -125,6 +132,17 @@ export class Model {
   /** Open suggestions: neither accepted nor turned down. @returns {Suggestion[]} */
   get openSuggestions() {
     return this.facts.open;
+  }
+
+  /** Steps that need a memory, of what is not known, and that have no pair yet. @returns {Deciding[]} */
+  get undecided() {
+    return this.facts.undecided;
+  }
+
+  /** The open suggestion, or the deciding step, that is selected now. @returns {{p: number | null, q: number} | null} */
+  get chosen() {
+    if (this.selected) return this.selected;
+    return this.p === null && this.q !== null ? { p: null, q: this.q } : null;
   }
 
   /** @param {number} p @param {number} q how often the pair counts; 0: it is not there */
@@ -154,6 +172,25 @@ export class Model {
   about({ p, q, suggested }) {
     if (!suggested) return this.facts.about.get(keyOf(p, q)) ?? null;
     return this.facts.suggested.get(keyOf(p, q))?.about ?? null;
+  }
+
+  /** Why a pair is suggested; "" where nobody said. @param {number} p @param {number} q @returns {string} */
+  why(p, q) {
+    return this.facts.suggested.get(keyOf(p, q))?.reason ?? "";
+  }
+
+  /** Why what is looked at is suggested: the pair, the step, or else the demonstration. */
+  get reason() {
+    const pair = this.hoverPair ?? (this.hoverStep === null ? this.selected : null);
+    const ofPair = pair ? this.why(pair.p, pair.q) : "";
+    if (pair && ofPair) return `${this.words(pair)}: ${ofPair}`;
+    const step = pair ? pair.q : this.hoverStep ?? this.q ?? this.cursor;
+    const ofStep = this.facts.reasons.get(step);
+    if (ofStep) return `Step ${step}: ${ofStep}`;
+    const { recommended } = this.data;
+    const rank = recommended.findIndex(([episode]) => episode === this.demo.episode);
+    if (rank < 0) return "";
+    return `No. ${rank + 1} of the ${recommended.length} to annotate first${recommended[rank][1] && ": "}${recommended[rank][1]}`;
   }
 
   /** Let go of what need not stay marked after a pair was added. */
@@ -207,6 +244,14 @@ export class Model {
     return null;
   }
 
+  /** The first demonstration to annotate, of those recommended, after one of them and then from the start; null where all are done. @param {number} after */
+  nextRecommended(after) {
+    const order = this.data.recommended.map(([episode]) => episode);
+    const annotated = new Set(this.data.annotated);
+    const from = order.indexOf(after) + 1;
+    return [...order.slice(from), ...order.slice(0, from)].find((episode) => !annotated.has(episode)) ?? null;
+  }
+
   /** Whether a demonstration is annotated and flagged now. @param {number} episode @param {EditState} state */
   remember(episode, state) {
     for (const [list, member] of /** @type {const} */ ([["annotated", state.annotated], ["flagged", state.flagged]])) {
@@ -229,6 +274,15 @@ export class Model {
 /** An end of a pair in words: a step, or an interval as in the files. @param {number} step @param {number} [first] @param {number} [last] */
 export function endWords(step, first = step, last = step) {
   return first === last ? String(step) : `${first}~${last}`;
+}
+
+/** What is said of each deciding step. @param {Suggestion[]} suggestions @param {Deciding[]} deciding @returns {Map<number, string>} */
+function reasonsOf(suggestions, deciding) {
+  const reasons = new Map();
+  for (const { q, reason } of [...deciding, ...suggestions]) {
+    if (reason) reasons.set(q, reasons.has(q) ? `${reasons.get(q)}; ${reason}` : reason);
+  }
+  return reasons;
 }
 
 /** @param {number[][]} rows @param {number} key @param {number} value @returns {Map<number, number[]>} */

@@ -7,7 +7,7 @@ import { button, byId, counted, dialog, input, make } from "./dom.js";
  * @typedef {import("./types.js").Edit} Edit
  * @typedef {{
  *   change: (edit: Edit) => void, undo: () => void, redo: () => void, nothing: () => void, flag: () => void,
- *   neighbour: (change: number) => void, goToNextOpen: () => void, open: (episode: number) => void,
+ *   neighbour: (change: number) => void, goToNextOpen: () => void, goToNextRecommended: () => void, open: (episode: number) => void,
  *   annotator: (name: string) => void, count: (change: number) => void, remove: () => void,
  *   keep: (keep: import("./model.js").Keep) => void, agreement: () => void, range: () => void, before: () => void,
  *   alike: () => void, repeat: () => void, enter: () => void, somewhere: (somewhere: boolean) => void, focus: () => void
@@ -42,6 +42,7 @@ export class Panel {
     click("previous", () => on.neighbour(-1));
     click("following", () => on.neighbour(1));
     click("next-open", on.goToNextOpen);
+    click("next-recommended", on.goToNextRecommended);
     click("fewer", () => on.count(-1));
     click("more", () => on.count(1));
     click("remove-pair", on.remove);
@@ -126,6 +127,7 @@ export class Panel {
     byId("episodes").textContent = String(data.lengths.length);
     input("episode").max = String(data.lengths.length - 1);
     input("annotator").value = data.annotator;
+    byId("next-recommended").hidden = !data.recommended.length;
     byId("annotators").replaceChildren(...data.annotators.map((name) => make("option", { value: name })));
   }
 
@@ -195,7 +197,9 @@ export class Panel {
     byId("subtitle").textContent = `${data.name} · seed ${demo.seed} · ${demo.success ? "solved" : "not solved"}`;
     input("progress").setAttribute("max", String(data.lengths.length));
     input("progress").setAttribute("value", String(data.annotated.length));
-    byId("progress-text").textContent = `${data.annotated.length} annotated${data.flagged.length ? `, ${data.flagged.length} flagged` : ""}`;
+    const recommended = data.recommended.filter(([episode]) => data.annotated.includes(episode)).length;
+    const parts = [`${data.annotated.length} annotated`, ...(data.recommended.length ? [`${recommended} of ${data.recommended.length} recommended`] : []), ...(data.flagged.length ? [`${data.flagged.length} flagged`] : [])];
+    byId("progress-text").textContent = parts.join(", ");
     button("undo").disabled = !state.canUndo;
     button("redo").disabled = !state.canRedo;
     button("clear").disabled = !state.annotated;
@@ -207,6 +211,16 @@ export class Panel {
     byId("mark-range").setAttribute("aria-pressed", String(model.anchor !== null));
     this.drawSummary();
     this.drawHint();
+    this.drawReason();
+  }
+
+  /** Why what is looked at is suggested. The line keeps its place, so that the thumbnails keep theirs. */
+  drawReason() {
+    const { model } = this;
+    const line = byId("reason");
+    line.hidden = !model.facts.reasons.size && !model.data.recommended.length;
+    const { reason } = model;
+    if (line.textContent !== reason) line.textContent = line.title = reason;
   }
 
   drawSummary() {

@@ -7,7 +7,7 @@ import { fillHelp, listen } from "./keys.js";
  * @typedef {{
  *   editor: import("./editor.js").Editor, suggestions: import("./suggestions.js").Suggestions,
  *   transport: import("./transport.js").Transport, strip: import("./strip.js").Strip,
- *   move: (step: number) => void, neighbour: (difference: number) => void, goToNextOpen: () => void, undo: () => void,
+ *   move: (step: number) => void, neighbour: (difference: number) => void, goToNextOpen: () => void, goToNextRecommended: () => void, undo: () => void,
  *   redo: () => void, nothing: () => void, flag: () => void, agreement: () => void
  * }} Parts
  */
@@ -57,6 +57,7 @@ export function useKeys(model, parts, mustWait) {
     { keys: ["f"], shown: ["F"], text: "flag this demonstration", run: parts.flag },
     { keys: ["t"], shown: ["T"], text: "write a note", run: () => byId("note").focus() },
     { keys: ["n"], always: true, shown: ["N"], text: "next demonstration that is not annotated", run: parts.goToNextOpen },
+    { keys: ["e"], always: true, shown: ["E"], text: "next demonstration of those a memory report recommends", run: parts.goToNextRecommended },
     { keys: [","], always: true, shown: [","], text: "previous demonstration", run: () => parts.neighbour(-1) },
     { keys: ["."], always: true, shown: ["."], text: "next demonstration", run: () => parts.neighbour(1) },
     { keys: ["g"], shown: ["G"], text: "compare two annotators", run: parts.agreement },

@@ -201,7 +201,7 @@ export class Strip {
       this.fit();
       this.follow(false);
     }
-    const { recalledAt, recalls, suggestedSteps } = model.facts;
+    const { recalledAt, recalls, suggestedSteps, reasons } = model.facts;
     const linked = this.linked(recalledAt, recalls);
     const [pSpan, qSpan] = [model.spans.p, model.spans.q];
     for (const [step, button] of this.steps) {
@@ -218,7 +218,7 @@ export class Strip {
       const wanted = classes.join(" ");
       if (button.className !== wanted) button.className = wanted;
       button.tabIndex = step === model.cursor ? 0 : -1;
-      const label = this.label(step, recalledAt.get(step), recalls.get(step));
+      const label = this.label(step, recalledAt.get(step), recalls.get(step), reasons.get(step));
       if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
     }
   }
@@ -238,13 +238,14 @@ export class Strip {
     return keep === "q" ? q !== null && step > q : p !== null && step < p;
   }
 
-  /** @param {number} step @param {number[]} [at] @param {number[]} [from] */
-  label(step, at, from) {
+  /** @param {number} step @param {number[]} [at] @param {number[]} [from] @param {string} [reason] why it may need a memory */
+  label(step, at, from, reason) {
     const parts = [`Step ${step}, action ${this.model.action(step)}`];
     if (step === this.model.p) parts.push("marked as recalled");
     if (step === this.model.q) parts.push("marked as deciding");
     if (at) parts.push(`recalled at ${listed(at)}`);
     if (from) parts.push(`recalls ${listed(from)}`);
+    if (reason) parts.push(`suggested as deciding: ${reason}`);
     return parts.join("; ");
   }
 

@@ -14,7 +14,7 @@ import { steerWithArrows } from "./listing.js";
 const LISTED = 200; // rows; more would only be scrolled past
 
 export class Suggestions {
-  /** @param {Model} model @param {{change: (edit: Edit) => void, changed: () => void, say: (text: string) => void, next: (direction: number) => void}} on */
+  /** @param {Model} model @param {{change: (edit: Edit) => void, changed: () => void, say: (text: string) => void, choose: (suggestion: {p: number | null, q: number}) => void, next: (direction: number) => void}} on */
   constructor(model, on) {
     this.model = model;
     this.on = on;
@@ -24,7 +24,7 @@ export class Suggestions {
     /** @type {unknown[]} */ this.drawn = [];
     select("source").addEventListener("change", () => {
       model.source = select("source").value;
-      localStorage.setItem("studio.source", model.source);
+      localStorage.setItem(this.chosenFor(), model.source);
       select("source").blur(); // so that the keys work again
       void this.load();
     });
@@ -33,11 +33,16 @@ export class Suggestions {
     steerWithArrows(this.list, on.next);
   }
 
+  /** Where the choice is kept: a run or a report that was not there before is looked at first. */
+  chosenFor() {
+    return `studio.source ${this.model.data.sources[0]?.name ?? ""}`;
+  }
+
   /** The sources of the data set that was opened. */
   build() {
     const { sources } = this.model.data;
     byId("suggestions").hidden = sources.length === 0;
-    const kept = localStorage.getItem("studio.source");
+    const kept = localStorage.getItem(this.chosenFor());
     this.model.source = sources.find(({ name }) => name === kept)?.name ?? sources[0]?.name ?? "";
     select("source").replaceChildren(...sources.map(({ name, title }) => make("option", { value: name }, title)));
     select("source").value = this.model.source;
@@ -48,7 +53,7 @@ export class Suggestions {
     const { model } = this;
     if (!model.episode) return; // it will be loaded when it is open
     const [demo, source] = [model.demo, model.source];
-    model.suggestions = [];
+    [model.suggestions, model.deciding] = [[], []];
     this.problem = "";
     this.thinking = source !== "";
     this.on.changed();
@@ -57,7 +62,8 @@ export class Suggestions {
         const query = new URLSearchParams({ annotator: model.data.annotator, source });
         const answer = await ask(`/api/episodes/${demo.episode}/suggestions?${query}`, undefined, { signal: null });
         if (model.episode !== demo || model.source !== source) return;
-        model.suggestions = answer.pairs.map((/** @type {any[]} */ [p, q, weight, count, about]) => ({ p, q, weight, count, about }));
+        model.suggestions = answer.pairs.map((/** @type {any[]} */ [p, q, weight, count, about, reason]) => ({ p, q, weight, count, about, reason }));
+        model.deciding = answer.deciding.map((/** @type {[number, string]} */ [q, reason]) => ({ q, reason }));
       } catch (problem) {
         if (model.episode !== demo || model.source !== source) return;
         this.problem = problem instanceof Refused ? problem.message : String(problem);
@@ -102,20 +108,23 @@ export class Suggestions {
   draw() {
     const { model } = this;
     if (!model.episode) return;
-    const open = model.openSuggestions;
-    const content = [model.demo, model.source, this.problem, this.thinking, open];
+    const { undecided, openSuggestions: open } = model;
+    const content = [model.demo, model.source, this.problem, this.thinking, open, undecided];
     if (content.some((value, place) => value !== this.drawn[place])) {
       this.drawn = content;
       button("accept-all").disabled = button("reject-all").disabled = open.length === 0;
       button("accept-all").replaceChildren(open.length ? `Accept all ${open.length} ` : "Accept all ", make("kbd", {}, "A"));
       const rows = open.slice(0, LISTED).map((suggestion) => this.row(suggestion));
-      if (!open.length) rows.push(make("li", { class: "none" }, this.problem || this.nothingOpen()));
-      if (open.length > LISTED) rows.push(make("li", { class: "none" }, `and ${open.length - LISTED} more`));
+      rows.push(...undecided.slice(0, LISTED).map((deciding) => this.decidingRow(deciding)));
+      const more = open.length + undecided.length - rows.length;
+      if (!rows.length) rows.push(make("li", { class: "none" }, this.problem || this.nothingOpen()));
+      if (more) rows.push(make("li", { class: "none" }, `and ${more} more`));
       this.list.replaceChildren(...rows);
     }
     const shown = model.hoverPair ?? model.selected;
+    const asked = shown === null && model.chosen ? String(model.chosen.q) : "";
     for (const row of /** @type {Iterable<HTMLElement>} */ (this.list.children)) {
-      const linked = !!shown?.suggested && row.dataset.pair === `${shown.p},${shown.q}`;
+      const linked = (!!shown?.suggested && row.dataset.pair === `${shown.p},${shown.q}`) || (asked !== "" && row.dataset.deciding === asked);
       if (linked && !row.classList.contains("linked")) row.scrollIntoView({ block: "nearest" });
       row.classList.toggle("linked", linked);
     }
@@ -123,18 +132,19 @@ export class Suggestions {
 
   nothingOpen() {
     if (this.thinking) return this.model.source === "run" ? "The run looks at this demonstration. The first one takes some seconds." : "Looking for suggestions …";
-    if (this.model.suggestions.length) return "All of them are dealt with.";
+    if (this.model.suggestions.length || this.model.deciding.length) return "All of them are dealt with.";
     return this.model.source.startsWith("before") ? "Nothing was marked on an earlier demonstration yet." : "It suggests nothing here.";
   }
 
   /** @param {import("./types.js").Suggestion} suggestion */
-  row({ p, q, weight }) {
+  row({ p, q, weight, reason }) {
     const pair = { p, q, suggested: true };
     const accept = make("button", { "aria-label": `Accept ${p} to ${q}`, title: "Accept", tabindex: "-1" }, "✓");
     const reject = make("button", { "aria-label": `Reject ${p} to ${q}`, title: "Reject", tabindex: "-1" }, "✕");
     const row = make("li", { "data-pair": `${p},${q}` }, make("span", { class: "pair" }, this.model.words(pair)));
     if (weight < 1) row.append(make("span", { class: "weight" }, weight.toFixed(2)));
     row.append(accept, reject);
+    if (reason) row.append(make("span", { class: "reason" }, reason));
     accept.addEventListener("click", () => this.accept([[p, q]]));
     reject.addEventListener("click", () => this.reject([[p, q]]));
     row.addEventListener("pointerenter", () => {
@@ -146,5 +156,12 @@ export class Suggestions {
       this.on.changed();
     });
     return row;
+  }
+
+  /** A step of which only that it recalls something is known: chosen, it is marked as q, and p is looked for. @param {import("./types.js").Deciding} deciding */
+  decidingRow({ q, reason }) {
+    const mark = make("button", { class: "pair", "aria-label": `Mark step ${q} as deciding`, title: "Mark it as q; then choose what it recalled", tabindex: "-1" }, `? → ${q}`);
+    mark.addEventListener("click", () => this.on.choose({ p: null, q }));
+    return make("li", { "data-deciding": String(q) }, mark, make("span", { class: "reason" }, reason));
   }
 }

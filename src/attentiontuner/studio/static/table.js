@@ -21,6 +21,7 @@ let view = { ...EVERYTHING };
 const columns = [
   { name: "number", title: "No.", hint: "Sort by number", fill: (cell, episode) => link(cell, episode, String(episode)) },
   { name: "frames", title: "Frames", sort: false, fill: (cell, episode) => link(cell, episode, make("img", { alt: "", draggable: "false" })) },
+  { name: "recommended", title: "Recommended", hint: "Sort by what a memory report would have annotated first", fill: fillRecommended },
   { name: "length", title: "Steps", fill: (cell, episode) => (cell.textContent = String(catalogue.table.lengths[episode])) },
   { name: "solved", title: "Solved", fill: (cell, episode) => (cell.textContent = !catalogue.failed ? "…" : catalogue.failed[episode] ? "no" : "yes") },
   { name: "who", title: "Annotated by", fill: fillLabels },
@@ -54,6 +55,13 @@ function fillLabels(cell, episode) {
   const labels = catalogue.labels(episode, whose()).map(({ name }) => make("span", { class: "chip" }, name));
   cell.title = catalogue.labels(episode, whose()).map(({ name, pairs }) => `${name}: ${counted(pairs, "pair")}`).join(", ");
   cell.replaceChildren(...here, ...labels);
+}
+
+/** @param {HTMLElement} cell @param {number} episode */
+function fillRecommended(cell, episode) {
+  const found = catalogue.recommended.get(episode);
+  cell.textContent = found ? `${found.rank}${found.reason && " · "}${found.reason}` : "";
+  cell.title = found?.reason ?? "";
 }
 
 /** @param {HTMLElement} cell @param {number} episode */
@@ -108,6 +116,10 @@ function fillChoices() {
   const option = (/** @type {string} */ value, /** @type {string} */ text) => make("option", { value }, text);
   select("who").replaceChildren(option("", "anyone"), option(PEOPLE, "people"), ...catalogue.names.map((name) => option(name, name)));
   select("assigned").replaceChildren(option("", "anyone or nobody"), option(NOBODY, "nobody"), ...[...catalogue.assigned.keys()].map((name) => option(name, name)));
+  const recommending = table.recommended.length > 0;
+  byId("grid").classList.toggle("recommending", recommending);
+  byId("grid").setAttribute("aria-colcount", String(recommending ? columns.length : columns.length - 1));
+  byId("show-recommended").hidden = !recommending;
   byId("title").textContent = table.title;
   byId("subtitle").textContent = table.name;
   document.title = `${table.title}, table · AttentionTuner studio`;

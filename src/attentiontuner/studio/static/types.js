@@ -17,13 +17,14 @@
  * }} Episode
  * @typedef {{
  *   name: string, title: string, kind: string, actions: string[], lengths: number[], annotator: string,
- *   annotators: string[], sources: {name: string, title: string}[], launch: string, annotated: number[], flagged: number[],
+ *   annotators: string[], sources: {name: string, title: string}[], recommended: [number, string][], launch: string, annotated: number[], flagged: number[],
  *   first: string, folder: string
- * }} Dataset
+ * }} Dataset  `recommended`: demonstrations to annotate first, in order, each with the reason
  * @typedef {{
  *   kind: string, pairs?: Pair[], source?: string, multiplicity?: number, text?: string, flagged?: boolean,
  *   counts?: number[], about?: (About | null)[], blocks?: Block[]
  * }} Edit
- * @typedef {{p: number, q: number, weight: number, count: number, about: About | null}} Suggestion
+ * @typedef {{p: number, q: number, weight: number, count: number, about: About | null, reason: string}} Suggestion
+ * @typedef {{q: number, reason: string}} Deciding  a step that needs a memory; of what is not known
  */
 export {};
