@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
-from attentiontuner.insight import inference
+from attentiontuner.insight import inference, pair_finder
 from attentiontuner.insight import need as need_of
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import Need, find_need
+from attentiontuner.insight.pair_finder import PairFinder
+from attentiontuner.insight.readings import SPREADS, Readings
 from tests.insight.cues import GRID, STEPS, cue_store
 
 EPISODES = 60
@@ -89,6 +92,19 @@ def test_demonstrations_without_labels_are_given_pairs(cues):
     assert agreement(found.pairs, cues[1]) > 0.9
     assert found.pairs.annotated.all()
     assert (found.exact, found.added) == (True, EPISODES - 2)
+
+
+def test_recalled_steps_are_taken_to_be_off_as_far_as_deciding_ones_at_least(cues, monkeypatch):
+    store, pairs, need = cues
+    readings = [Readings(pairs.perturb(2, 2, np.random.default_rng(0)), 0, 2.0)]
+    data = DemoData(store.annotated_by(None).read_packed(np.arange(EPISODES)), torch.device("cpu"))
+    finder = PairFinder(data, store.actions, readings, np.ones(len(need.entropy)), seed=0, exact=False)
+    for likeliest, expected in ((0.25, 2.0), (5.0, 5.0)):
+        finder._likely = [torch.zeros(len(SPREADS))]
+        told = torch.tensor([float(spread == likeliest) for spread in SPREADS])
+        monkeypatch.setattr(pair_finder, "likelihoods", lambda *_, told=told: told)
+        finder._look(np.arange(4))
+        assert finder.spreads_p == [expected]
 
 
 def test_where_two_heads_do_not_find_the_same_nothing_is_changed(cues, monkeypatch):

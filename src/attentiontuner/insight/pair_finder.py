@@ -226,7 +226,8 @@ class PairFinder:
     @torch.no_grad()
     def _look(self, rows: Integers) -> None:
         """Measure how far off recalled steps are: the spread with which these labels, not learned from, are
-        likeliest."""
+        likeliest. It is no smaller than that of the deciding steps: a head that recalls all that was marked around one
+        step explains labels without any."""
         self.model.eval()
         batch = self.data.batch(rows)
         scores, rate = self._recalled(batch).whole.scores, self._padded_rate(batch, rows)
@@ -235,7 +236,7 @@ class PairFinder:
             if len(labels):
                 window = Window(batch, labels, max(SPREADS), each.spread)
                 self._likely[number] = 0.7 * self._likely[number] + likelihoods(window, scores, rate, each.spread)
-                self.spreads_p[number] = SPREADS[int(self._likely[number].argmax())]
+                self.spreads_p[number] = max(SPREADS[int(self._likely[number].argmax())], each.spread)
         self.model.train()
 
     @torch.no_grad()
