@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attentiontuner.core.progress import progress
 from attentiontuner.data.dataset import DemoData, epoch_batches, mean_things
+from attentiontuner.data.windows import WindowedData
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.demos.store.reader import DemoStore
@@ -45,6 +46,7 @@ class Source:
         seed: fixes the order of the batches.
         device: where batches are gathered.
         memory_limit: bytes of frames held at once where they are streamed; None: all are held.
+        window: batches hold windows of so many steps (`data.windows`); None: whole episodes.
     """
 
     def __init__(
@@ -56,9 +58,10 @@ class Source:
         seed: int,
         device: torch.device,
         memory_limit: int | None = None,
+        window: int | None = None,
     ) -> None:
         self.store, self.episodes, self.labels, self.device = store, episodes, labels, device
-        self.batch_size, self.seed, self.memory_limit = batch_size, seed, memory_limit
+        self.batch_size, self.seed, self.memory_limit, self.window = batch_size, seed, memory_limit, window
         self._things = mean_things(labels)
         self._pools = [] if memory_limit is None else _shard_rows(store, episodes)
         self._whole: DemoData | None = None
@@ -77,7 +80,9 @@ class Source:
         """The batches of an epoch (from 0) from number `first_batch` on."""
         if self.memory_limit is None:
             if self._whole is None:
-                self._whole = DemoData(self._read(np.arange(len(self))), self.device, self._things)
+                self._whole = self._data(self._read(np.arange(len(self))), epoch)
+            if isinstance(self._whole, WindowedData):
+                self._whole.epoch = epoch
             batches = epoch_batches(len(self), self.batch_size, self.seed, epoch)
             if first_batch < len(batches):
                 yield Chunk(self._whole, self.episodes, batches[first_batch:])
@@ -92,9 +97,14 @@ class Source:
             for number, (rows, batches) in enumerate(plan):
                 assert coming is not None
                 # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
-                data = DemoData(coming.result(), self.device, self._things)
+                data = self._data(coming.result(), epoch)
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
+
+    def _data(self, packed: PackedDemos, epoch: int) -> DemoData:
+        if self.window is None:
+            return DemoData(packed, self.device, self._things)
+        return WindowedData(packed, self.window, self.seed, self.device, epoch)
 
     def observed(self) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
         """All training observations in blocks of distinct ones `[u, bytes]`, with how many steps saw each `[u]`."""
