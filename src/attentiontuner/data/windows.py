@@ -68,7 +68,7 @@ class WindowedData(DemoData):
         self, packed: PackedDemos, window: int, seed: int, device: torch.device | str = "cpu", epoch: int = 0
     ) -> None:
         super().__init__(packed, device)
-        self.window, self.seed, self.epoch = window, seed, epoch
+        self.window, self.seed, self.epoch = window, seed, 0  # first, so that what they recall does not depend on it
         pairs = packed.pairs.settled()
         self._p, self._q = pairs.p.astype(np.int64), pairs.q.astype(np.int64)
         self._first_pair = np.searchsorted(pairs.episode, np.arange(len(self) + 1))
@@ -80,7 +80,7 @@ class WindowedData(DemoData):
         some = np.linspace(0, len(self) - 1, min(len(self), LOOKED_AT)).astype(np.int64)
         recalled = sum(int(self._count[self.cut(row).pairs].sum()) for row in some)
         self._things = recalled / max(int(self.annotated[some].sum()), 1)
-        self.share_frames = True
+        self.epoch, self.share_frames = epoch, True
 
     @property
     def longest(self) -> int:
