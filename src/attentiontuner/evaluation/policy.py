@@ -179,7 +179,8 @@ class ModelPolicy:
         """Which step of its episode each weight is of, `[n, …]` as the weights; -1: none."""
         bounded: Any = getattr(self._cache, "steps", None)
         if bounded is not None:
-            return np.array(bounded.cpu())
+            found: NDArray[np.int64] = bounded.cpu().numpy().copy()
+            return found
         longest = max((weights.shape[1] for weights in self.weights.values()), default=0)
         return np.broadcast_to(np.arange(longest), (self._rows or 0, longest))
 
