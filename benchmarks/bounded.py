@@ -210,7 +210,10 @@ def draw(found: list[dict[str, Any]], out: Path) -> None:
     }
     for place, (label, value) in enumerate(against.items()):
         axes = figure.add_subplot(1, 2, place + 1, xlabel=label, ylim=(-3, 103), ylabel="success, %")
-        axes.set_xscale("symlog" if place == 0 else "log")
+        if place == 0:
+            axes.set_xscale("symlog", base=2, linthresh=1)
+        else:
+            axes.set_xscale("log")
         for by, title in LINES.items():
             mine = [one for one in found if one["policy"] == TWO_CUES and one["by"] == by and value(one) is not None]
             points = sorted((value(one), 100 * one["solved"] / one["episodes"]) for one in mine)
@@ -218,6 +221,8 @@ def draw(found: list[dict[str, Any]], out: Path) -> None:
                 axes.plot(*zip(*points, strict=True), marker="o", label=title)
             elif points:
                 axes.plot(*zip(*points, strict=True), "k--", marker="x", label=title)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.minorticks_off()
         axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     drawn = io.BytesIO()
