@@ -45,7 +45,7 @@ class Loss:
 def imitation_loss(output: Output, batch: Batch) -> Tensor:
     """Mean loss of the action head, of discrete actions their negative log-likelihood, over the steps of the whole
     batch (over all processes)."""
-    return (output.head.loss(output.distribution, batch) * batch.real).sum() / batch.totals.steps
+    return (output.head.loss(output.distribution, batch) * batch.learned).sum() / batch.totals.steps
 
 
 def measured(output: Output, batch: Batch, which: Tensor) -> dict[str, Tensor]:
@@ -71,6 +71,17 @@ def counting_loss(mass: Tensor, told: Tensor, cut: Tensor) -> Tensor:
     what is told by the multiplicities m, and the cut → the same shape. Its gradient is exp(s) - m: at its lowest,
     exp(s_qp) = m_qp."""
     return mass - told + cut
+
+
+def keep_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Binary cross-entropy of which steps will be recalled from beyond their window, from logits `[S]`: half of it is
+    of those that will, half of the others, however few there are of either. Over the steps of annotated episodes that
+    are learned from; 0 where the batch has no windows."""
+    if batch.window is None:
+        return logits.new_zeros(())
+    entry = F.binary_cross_entropy_with_logits(logits, batch.window.far.to(logits.dtype), reduction="none")
+    share = torch.where(batch.window.far, 0.5 / batch.window.kept, 0.5 / batch.window.others)
+    return (entry * share * (batch.learned & batch.annotated[batch.row])).sum()
 
 
 def memory_loss(attention: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:

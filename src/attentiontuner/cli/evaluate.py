@@ -1,6 +1,7 @@
 """`attentiontuner evaluate`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from attentiontuner.cli.options import Settings
 from attentiontuner.cli.values import check_device, check_folder, parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import evaluation_seed
+from attentiontuner.models.bound import Keeping
 from attentiontuner.runs.run import Run
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ def evaluate(
     settings: Settings = (),
     best: bool = False,
     execute: int = 1,
+    recent: int | None = None,
+    keep: int | None = None,
+    keep_by: Keeping | None = None,
     video: int = 0,
     workers: int | None = None,
     batch: int = 128,
@@ -49,6 +54,11 @@ def evaluate(
         settings: environment settings as name=value, in place of those the run was trained with.
         best: the weights with the best success rate during training, not the latest.
         execute: actions of a chunk that are played before the next chunk is read, where the run learned chunks.
+        recent: newest steps that the policy remembers; those of a window if not given, where the run was trained on
+            windows.
+        keep: older steps that it has room for beside them; as many if not given.
+        keep_by: which older steps stay: by their keep score, by how much was recalled of them (attention), the most
+            recent, or all: as everywhere but where a run was trained on windows.
         video: how many recall films to make, failures and successes in turn.
         workers: processes that step the environments; chosen by the number of cores if not given, 0 for none.
         batch: episodes in flight at once.
@@ -70,6 +80,12 @@ def evaluate(
         raise UserError(f"--execute {execute}: give at least 1")
     if execute > 1 and policy != "model":
         raise UserError(f"--execute is for the chunks of a trained model; it does not go with --policy {policy}")
+    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
+    for option, given, least in (("--recent", recent, 1), ("--keep", keep, 0)):
+        if given is not None and given < least:
+            raise UserError(f"{option} {given}: give {least} or more")
+    if policy != "model" and any(given is not None for given in memory.values()):
+        raise UserError(f"--recent and --keep are for a trained model; they do not go with --policy {policy}")
     if video < 0:
         raise UserError(f"--video {video}: give 0 or more")
     if video and policy != "model":
@@ -84,13 +100,13 @@ def evaluate(
 
     # The weights are read once: what plays, what is filmed and the checksum in the summary are the same bytes.
     trained = opened.load_model(best) if opened is not None and policy == "model" else None
-    player, of = _policy(trained, policy, chosen, device, seed, execute)
+    player, of = _policy(trained, policy, chosen, device, seed, execute, memory)
     results, summary = play(player, chosen, episodes, seed, folder, batch=batch, workers=workers, of=of)
     films: list[str] = []
     if video and trained is not None:
         from attentiontuner.evaluation.filming import make_films
 
-        made = make_films(trained, chosen, results, video, folder, device=device, execute=execute)
+        made = make_films(trained, chosen, results, video, folder, device=device, execute=execute, **memory)
         films = [str(path) for path in made]
     if as_json:
         print(json.dumps({**summary, "films": films}, indent=2))
@@ -141,7 +157,13 @@ def _folder(run: Run | None, policy: str, task: str) -> Path:
 
 
 def _policy(
-    trained: "Trained | None", name: str, task: "Task", device: str | None, seed: int, execute: int
+    trained: "Trained | None",
+    name: str,
+    task: "Task",
+    device: str | None,
+    seed: int,
+    execute: int,
+    memory: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     """The policy, and what tells it from others."""
     from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
@@ -151,7 +173,9 @@ def _policy(
     if name == "expert":
         return ExpertPolicy(), {"policy": name}
     assert trained is not None
-    from attentiontuner.evaluation.policy import as_policy
+    from attentiontuner.evaluation.policy import as_policy, bound_of
 
-    of = {"policy": name, "weights": trained.sha256, **({"execute": execute} if execute > 1 else {})}
-    return as_policy(trained, device=device, max_steps=task.max_steps, execute=execute), of
+    of: dict[str, Any] = {"policy": name, "weights": trained.sha256, **({"execute": execute} if execute > 1 else {})}
+    if (bound := bound_of(trained.model, trained.config.window, **memory)) is not None:
+        of["memory"] = asdict(bound)
+    return as_policy(trained, device=device, max_steps=task.max_steps, execute=execute, **memory), of

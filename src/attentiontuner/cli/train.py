@@ -111,7 +111,7 @@ def train(
     if config.eval_every:
         from attentiontuner.evaluation.policy import success_during_training
 
-        evaluate = success_during_training(chosen, config.eval_episodes)
+        evaluate = success_during_training(chosen, config.eval_episodes, window=config.window)
     circumstances: dict[str, Any] = {"device": device, "log": boards, "budget_seconds": seconds}
     try:
         result = train_run(config, store, out, test_data=test, evaluate=evaluate, **circumstances)

@@ -33,6 +33,17 @@ class Totals(NamedTuple):
     things: Tensor  # pairs times multiplicity that as many annotated episodes have on average
 
 
+class Window(NamedTuple):
+    """What a batch of windows knows beside its steps (`data.windows`)."""
+
+    carried: Tensor  # [B] steps at the beginning of each row that are carried over
+    step: Tensor  # [S] the step's number in its episode; `time` is its place in the row
+    before: Tensor  # [S, …] the action before each step; where an episode begins, one that means nothing
+    far: Tensor  # [S] bool: whether a step beyond the window that begins here recalls it
+    kept: Tensor  # how many of the steps in the whole batch that say so are such, float32, and how many are not
+    others: Tensor
+
+
 @dataclass(frozen=True)
 class Batch:
     """What a network reads, on its device.
@@ -41,7 +52,7 @@ class Batch:
         observations: `[U, bytes]` uint8, the distinct observations, see `spaces`.
         frame: `[S]` which of them each step saw; None where step s saw observation s.
         actions: `[S, …]` the action taken at each step.
-        time: `[S]` the step's number in its episode; the fillers count as one more.
+        time: `[S]` the step's number in its row; the fillers count as one more.
         slot: `[S]` row · longest + time; rows · longest for steps that only fill the shape.
         bounds: `[B + 2]` 0, then the steps up to the end of each episode, the fillers last.
         lengths: `[B]` steps of each episode.
@@ -49,6 +60,7 @@ class Batch:
         pairs: the memory pairs of its annotated episodes.
         totals: what sums are divided by.
         rows, longest: B and T.
+        window: where rows are windows of episodes; None: they are whole.
     """
 
     observations: Tensor
@@ -63,11 +75,17 @@ class Batch:
     totals: Totals
     rows: int
     longest: int
+    window: Window | None = None
 
     @property
     def real(self) -> Tensor:
         """`[S]` bool: the steps that are not fillers."""
         return self.slot < self.rows * self.longest
+
+    @property
+    def learned(self) -> Tensor:
+        """`[S]` bool: the steps whose decisions are learned from, all but fillers and those that are carried over."""
+        return self.real if self.window is None else self.real & (self.time >= self.window.carried[self.row])
 
     @property
     def row(self) -> Tensor:
@@ -77,12 +95,12 @@ class Batch:
     @property
     def begins(self) -> Tensor:
         """`[S]` bool: the steps that are the first of their episode."""
-        return self.time == 0
+        return (self.time if self.window is None else self.window.step) == 0
 
     @property
     def last_actions(self) -> Tensor:
         """`[S, …]` the action before each step; where an episode begins, one that means nothing."""
-        return self.actions.roll(1, 0)
+        return self.actions.roll(1, 0) if self.window is None else self.window.before
 
     def coming(self, chunk: int) -> tuple[Tensor, Tensor]:
         """The action of each step and those after it `[S, chunk, …]`, and which of them its episode has: bool
@@ -97,9 +115,11 @@ class Batch:
         return embedded if self.frame is None else embedded.index_select(0, self.frame)
 
     def counted(self, per_step: int = 1) -> Tensor:
-        """`[B, per_step · T]` bool: the tokens of annotated episodes, where a step is `per_step` tokens."""
+        """`[B, per_step · T]` bool: the tokens of annotated episodes that are learned from, where a step is `per_step`
+        tokens."""
         token = torch.arange(per_step * self.longest, device=self.lengths.device)
-        return (token < per_step * self.lengths[:, None]) & self.annotated[:, None]
+        inside = (token < per_step * self.lengths[:, None]) & self.annotated[:, None]
+        return inside if self.window is None else inside & (token >= per_step * self.window.carried[:, None])
 
     @property
     def deciding(self) -> Tensor:

@@ -56,7 +56,7 @@ class DemoData:
         self.lengths = packed.lengths.astype(np.int64)
         self.starts = packed.starts.astype(np.int64)
         self.annotated = packed.pairs.annotated
-        self._seen = packed.frame_index.astype(np.int64)
+        self._seen = packed.frame_index.astype(np.int64, copy=False)
         self._frame_index = self._on_device(self._seen)
         self._actions = self._on_device(packed.actions)
         pairs = packed.pairs.settled()
@@ -73,6 +73,11 @@ class DemoData:
     def __len__(self) -> int:
         """Number of episodes."""
         return len(self.lengths)
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest row that a batch can have."""
+        return int(self.lengths.max())
 
     def _on_device(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
@@ -113,10 +118,10 @@ class DemoData:
         if rounded:
             shape = BatchShape(*(-(-size // unit) * unit for size, unit in zip(shape, ROUNDING, strict=True)))
         shared = shape.steps if self.share_frames else 0
-        bounds = _bounds(self.lengths[rows], shape.rows, shape.steps)
-        pair_bounds = _bounds(self._pair_count[rows], shape.rows, shape.pairs)
-        rows = _fill(rows, shape.rows + 1, len(self))
-        parts = [totals, rows, bounds, pair_bounds, _fill(distinct, shape.frames), _fill(frame, shared)]
+        bounds = bounds_of(self.lengths[rows], shape.rows, shape.steps)
+        pair_bounds = bounds_of(self._pair_count[rows], shape.rows, shape.pairs)
+        rows = filled(rows, shape.rows + 1, len(self))
+        parts = [totals, rows, bounds, pair_bounds, filled(distinct, shape.frames), filled(frame, shared)]
         return np.concatenate(parts), shape
 
     def assemble(self, numbers: Tensor, shape: BatchShape) -> Batch:
@@ -174,13 +179,14 @@ def spread(bounds: Tensor, starts: Tensor, size: int, total: int) -> tuple[Tenso
     return owner, place - begins[owner], (place + (starts - begins)[owner]).clamp(max=total - 1)
 
 
-def _bounds(counts: Integers, rows: int, size: int) -> Integers:
+def bounds_of(counts: Integers, rows: int, size: int) -> Integers:
     """0, then the sums of `counts` up to each of `rows` owners (who may be fewer), then `size`."""
     ends = np.cumsum(counts)
-    return np.concatenate([[0], _fill(ends, rows, int(counts.sum())), [size]])
+    return np.concatenate([[0], filled(ends, rows, int(counts.sum())), [size]])
 
 
-def _fill(values: Integers, size: int, filler: int = 0) -> Integers:
-    filled = np.full(size, filler, np.int64)
-    filled[: len(values)] = values
-    return filled
+def filled(values: Integers, size: int, filler: int = 0) -> Integers:
+    """`values` and as many fillers as it takes to be `size`."""
+    whole = np.full(size, filler, np.int64)
+    whole[: len(values)] = values
+    return whole

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attentiontuner.core.progress import progress
 from attentiontuner.data.dataset import DemoData, epoch_batches, mean_things
+from attentiontuner.data.windows import WindowedData
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.demos.store.reader import DemoStore
@@ -46,6 +47,7 @@ class Source:
         device: where batches are gathered.
         memory_limit: bytes of frames held at once where they are streamed; None: all are held.
         learn_padding: from the second epoch on all demonstrations are as long as the longest.
+        window: batches hold windows of so many steps (`data.windows`); None: whole episodes.
     """
 
     def __init__(
@@ -58,9 +60,10 @@ class Source:
         device: torch.device,
         memory_limit: int | None = None,
         learn_padding: bool = False,
+        window: int | None = None,
     ) -> None:
         self.store, self.episodes, self.labels, self.device = store, episodes, labels, device
-        self.batch_size, self.seed, self.memory_limit = batch_size, seed, memory_limit
+        self.batch_size, self.seed, self.memory_limit, self.window = batch_size, seed, memory_limit, window
         self._things = mean_things(labels)
         self._pools = [] if memory_limit is None else _shard_rows(store, episodes)
         self._longest = int(labels.lengths.max(initial=1)) if learn_padding else None
@@ -82,8 +85,9 @@ class Source:
             filled = self._longest is not None and epoch > 0
             if self._whole is None or self._whole[0] != filled:
                 self._whole = None  # first forgotten, since a device may hold one only
-                whole = self._filled_up(self._read(np.arange(len(self))), epoch)
-                self._whole = filled, DemoData(whole, self.device, self._things)
+                self._whole = filled, self._data(self._read(np.arange(len(self))), epoch)
+            if isinstance(self._whole[1], WindowedData):
+                self._whole[1].epoch = epoch
             batches = epoch_batches(len(self), self.batch_size, self.seed, epoch)
             if first_batch < len(batches):
                 yield Chunk(self._whole[1], self.episodes, batches[first_batch:])
@@ -98,9 +102,14 @@ class Source:
             for number, (rows, batches) in enumerate(plan):
                 assert coming is not None
                 # The reader never touches the device: another thread's copy would spoil a CUDA graph being recorded.
-                data = DemoData(self._filled_up(coming.result(), epoch), self.device, self._things)
+                data = self._data(coming.result(), epoch)
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
+
+    def _data(self, packed: PackedDemos, epoch: int) -> DemoData:
+        if self.window is None:
+            return DemoData(self._filled_up(packed, epoch), self.device, self._things)
+        return WindowedData(packed, self.window, self.seed, self.device, epoch)
 
     def observed(self) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
         """All training observations in blocks of distinct ones `[u, bytes]`, with how many steps saw each `[u]`."""

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
-from attentiontuner.evaluation.policy import ModelPolicy
+from attentiontuner.evaluation.policy import ModelPolicy, as_policy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.experts.expert import Decision, Expert, checked
+from attentiontuner.models.bound import Keeping
 from attentiontuner.models.heads import Head
-from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Trained
 from attentiontuner.tasks.task import Task
 from attentiontuner.viz.films import HEAD_COLOURS, save_film
@@ -30,15 +30,19 @@ def make_films(
     *,
     device: str | None = None,
     execute: int = 1,
+    recent: int | None = None,
+    keep: int | None = None,
+    keep_by: Keeping | None = None,
 ) -> list[Path]:
-    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` is as in
-    `load_policy`."""
+    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` and what
+    is kept are as in `load_policy`."""
     if count < 1:
         raise UserError(f"--video {count}: give at least 1")
     config = trained.config
     way = config.way
     heads = way.watchable(config)[: len(HEAD_COLOURS)]
-    policy = ModelPolicy(trained.model.to(choose_device(device)), task.max_steps, watch=heads, execute=execute)
+    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
+    policy = as_policy(trained, device=device, max_steps=task.max_steps, watch=heads, execute=execute, **memory)
     reading = {"supervised": bool(config.supervised()), "counts": way.counts(config), "whole": way.whole(config)}
     paths = []
     for result in choose(results, count):
@@ -67,6 +71,7 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
     policy.reset(1)
     observations, actions, decisions = [], [], []
     weights: dict[Head, list[NDArray[np.float32]]] = {head: [] for head in policy.watch}
+    places: list[NDArray[np.int64]] = []
     ended, success, total = False, False, 0.0
     while not ended:
         seen = task.seen(observation)
@@ -74,6 +79,7 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
         action = task.actions.one(policy.act(task.observation.stack([seen]))[0])
         for head in policy.watch:
             weights[head].append(policy.weights[head][0])
+        places.append(policy.steps[0])
         observations.append(seen)
         actions.append(action)
         decisions.append(decision)
@@ -81,17 +87,25 @@ def record_recall(policy: ModelPolicy, task: Task, seed: int, episode: int) -> R
         ended, total = bool(terminated or truncated), total + float(reward)
         success = ended and task.solved(float(reward), bool(terminated), info, total, len(actions))
     env.close()
-    length = len(actions)
     return RecordedEpisode(
         task,
         task.observation.stack(observations),
         task.actions.encode(actions),
-        {head: np.stack(rows)[:, :length] for head, rows in weights.items()},
+        {head: _by_step(rows, places) for head, rows in weights.items()},
         decisions,
         success,
         episode,
         seed,
     )
+
+
+def _by_step(weights: Sequence[NDArray[np.float32]], steps: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
+    """The weights of T steps, one by one with the steps they are of (-1: none), as `[T, T]`; what is forgotten is 0."""
+    matrix = np.zeros((len(weights), len(weights)), np.float32)
+    for row, own, step in zip(matrix, weights, steps, strict=True):
+        there = (step >= 0) & (step < len(matrix))
+        row[step[there]] = own[there]
+    return matrix
 
 
 class _Companion:

@@ -1,6 +1,7 @@
 """A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.rollout import DEFAULT_BATCH
 from attentiontuner.evaluation.step_function import StepFunction, StepInputs, map_leaves
+from attentiontuner.models.bound import Bound, Keeping
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import Network
 from attentiontuner.runs.devices import choose_device
@@ -38,7 +40,7 @@ class ModelPolicy:
         max_steps: the longest episode the cache has room for; a task that `check` finds longer gets more.
         watch: heads whose attention is kept: after `act`, `weights[head]` is `[n, max_steps]`, the weight of each
             observation so far (what is missing to 1 lies on the actions; for a recall network the number of things
-            recalled there).
+            recalled there). A bounded memory has as many as it has places; `steps` says which.
         task: name of the task it was trained on, "" if unknown.
         execute: how many actions of a chunk are played before the next is read; the network sees every step.
     """
@@ -172,6 +174,16 @@ class ModelPolicy:
         logits: NDArray[np.float32] = self._distribution.float().cpu().numpy()
         return logits
 
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Which step of its episode each weight is of, `[n, …]` as the weights; -1: none."""
+        bounded: Any = getattr(self._cache, "steps", None)
+        if bounded is not None:
+            found: NDArray[np.int64] = bounded.cpu().numpy().copy()
+            return found
+        longest = max((weights.shape[1] for weights in self.weights.values()), default=0)
+        return np.broadcast_to(np.arange(longest), (self._rows or 0, longest))
+
     def recalled(self, threshold: float = 0.1) -> list[list[tuple[int, float]]]:
         """For each row what was recalled at the last `act`: (p, weight) of earlier steps, the largest weight first.
 
@@ -184,9 +196,10 @@ class ModelPolicy:
             raise UserError("nothing is recalled before the first step: call act first")
         largest = np.max([self.weights[head] for head in self.watch], axis=0)  # [n, max_steps]
         found = []
-        for weights, now in zip(largest, self._time, strict=True):
-            order = np.argsort(-weights[:now], kind="stable")
-            found.append([(int(p), float(weights[p])) for p in order if weights[p] >= threshold])
+        for weights, steps, now in zip(largest, self.steps, self._time, strict=True):
+            past = np.flatnonzero((steps >= 0) & (steps < now) & (weights >= threshold))
+            order = past[np.argsort(-weights[past], kind="stable")]
+            found.append([(int(steps[place]), float(weights[place])) for place in order])
         return found
 
     def observe(self, observations: Any, actions: Any) -> None:
@@ -286,6 +299,9 @@ def load_policy(
     max_steps: int | None = None,
     watch: str | Head | Sequence[Head] | None = None,
     execute: int = 1,
+    recent: int | None = None,
+    keep: int | None = None,
+    keep_by: Keeping | None = None,
 ) -> ModelPolicy:
     """The policy a run trained.
 
@@ -299,8 +315,14 @@ def load_policy(
             those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
             default: each costs a little at every step.
         execute: how many actions of a chunk are played before the next is read, at most the network's `chunk`.
+        recent, keep: a memory of so many newest steps, the present one among them, and of so many older ones, for
+            episodes of any length. Where the run was trained on windows, each as long as they are if not given.
+        keep_by: which older steps stay: those with the highest keep score, those most attended to (attention), the most
+            recent, or all of them: the memory then grows.
     """
-    return as_policy(Run(Path(run)).load_model(best), device=device, max_steps=max_steps, watch=watch, execute=execute)
+    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
+    trained = Run(Path(run)).load_model(best)
+    return as_policy(trained, device=device, max_steps=max_steps, watch=watch, execute=execute, **memory)
 
 
 def as_policy(
@@ -310,13 +332,29 @@ def as_policy(
     max_steps: int | None = None,
     watch: str | Head | Sequence[Head] | None = None,
     execute: int = 1,
+    recent: int | None = None,
+    keep: int | None = None,
+    keep_by: Keeping | None = None,
 ) -> ModelPolicy:
     """The policy of a trained network; see `load_policy`."""
-    config = trained.config
     heads = _heads_to_watch(watch, trained)
-    steps = max_steps or _horizon(trained)
-    network = trained.model.to(choose_device(device))
-    return ModelPolicy(network, steps, watch=heads, task=config.task, execute=execute)
+    network, bound = trained.model, bound_of(trained.model, trained.config.window, recent, keep, keep_by)
+    steps = sys.maxsize if bound is not None else max_steps or _horizon(trained)
+    network = (network if bound is None else network.bounded(bound)).to(choose_device(device))
+    return ModelPolicy(network, steps, watch=heads, task=trained.config.task, execute=execute)
+
+
+def bound_of(
+    network: Network,
+    window: int | None,
+    recent: int | None = None,
+    keep: int | None = None,
+    keep_by: Keeping | None = None,
+) -> Bound | None:
+    """The memory that a network trained on windows of `window` steps plays with; None: it keeps everything. See
+    `load_policy`."""
+    scores = bool(getattr(network.config, "keeps", False))
+    return Bound.chosen(recent, keep, keep_by, window=window, scores=scores)
 
 
 def _horizon(trained: Trained) -> int:
@@ -374,18 +412,24 @@ def recalled_steps(
 
 
 def success_during_training(
-    task: Task, episodes: int, seed: int = SELECTION_SEED, workers: int | None = None, batch: int = DEFAULT_BATCH
+    task: Task,
+    episodes: int,
+    seed: int = SELECTION_SEED,
+    workers: int | None = None,
+    batch: int = DEFAULT_BATCH,
+    window: int | None = None,
 ) -> Callable[[Network], float]:
     """The function model → success rate (0 to 1) that `training.train` calls now and then.
 
     It always plays the same episodes, which are not those of `evaluate` unless its seed is given; the model's training
-    mode is left as it was.
+    mode is left as it was. A model trained on windows of `window` steps has a memory bounded as they are.
     """
 
     def success(model: Network) -> float:
         training = model.training
         try:
-            policy = ModelPolicy(model, task.max_steps)
+            bound = bound_of(model, window)
+            policy = ModelPolicy(model if bound is None else model.bounded(bound), task.max_steps)
             _, summary = evaluate(policy, task, episodes, seed, batch=batch, workers=workers)
         finally:
             model.train(training)

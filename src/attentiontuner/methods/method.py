@@ -60,6 +60,7 @@ class Method:
         precision: the only precision it computes in; None: any.
         memory_weight: λ, the weight of its memory loss, where nothing is said.
         terms: the names of its loss's terms.
+        windows: whether it can learn from windows of episodes (`data.windows`).
     """
 
     name: ClassVar[str]
@@ -70,6 +71,7 @@ class Method:
     precision: ClassVar[str | None] = None
     memory_weight: ClassVar[float] = 1.0
     terms: ClassVar[tuple[str, ...]] = ("imitation", "memory")
+    windows: ClassVar[bool] = False
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
         """Fields of `TrainConfig` where they differ from the usual, the network's under "model"; `data` is None where
@@ -94,6 +96,10 @@ class Method:
 
     def check_labels(self, labels: PairTable, name_of: Callable[[int], str]) -> None:
         """Refuse labels this method cannot learn from; `name_of(row)` is what messages call an episode's."""
+
+    def terms_of(self, config: "TrainConfig") -> tuple[str, ...]:
+        """The names of the terms that the loss of a run has."""
+        return self.terms
 
     def supervised(self, config: "TrainConfig") -> tuple[Head, ...]:
         """The heads the memory loss is applied to, of the network's `layers` × `heads` (else 1 × 1)."""
@@ -131,8 +137,8 @@ class Method:
         return Loss(
             total=imitation + config.weight * memory,
             terms={"imitation": imitation, "memory": memory},
-            measures=measured(output, batch, batch.real),
-            steps=batch.real.sum(),
+            measures=measured(output, batch, batch.learned),
+            steps=batch.learned.sum(),
         )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from attentiontuner.data.batch import Batch
     from attentiontuner.data.blocks import Block
+    from attentiontuner.losses import Loss
     from attentiontuner.models.network import Output
     from attentiontuner.models.recall import Recalled
     from attentiontuner.runs.config import TrainConfig
@@ -53,6 +54,7 @@ class RecallWithoutPairs(Method):
     title = "Recall network, no pairs"
     network = RecallConfig
     pairs = False
+    windows = True
     precision = "float32"  # exp of a score counts things: eight bits are too few to count with
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
@@ -87,14 +89,23 @@ class RecallWithoutPairs(Method):
         }
 
     def resolved(self, config: "TrainConfig") -> NetworkConfig:
-        """Without pairs nothing makes the amounts whole, so they are read as they are."""
+        """Without pairs nothing makes the amounts whole, so they are read as they are, and nothing tells what to
+        keep."""
         model = config.model
         assert isinstance(model, RecallConfig)
-        return replace(model, whole=config.needs_pairs) if model.whole is None else model
+        whole = config.needs_pairs if model.whole is None else model.whole
+        keeps = config.needs_pairs and config.window is not None if model.keeps is None else model.keeps
+        return replace(model, whole=whole, keeps=keeps)
+
+    def _keeps(self, config: "TrainConfig") -> bool:
+        model = self.resolved(config)
+        return isinstance(model, RecallConfig) and bool(model.keeps)
 
     def check(self, config: "TrainConfig") -> None:
         if set(self.supervised(config)) - {RECALL_HEAD}:
             raise UserError(f"--heads {config.heads!r}: method {self.name!r} supervises head {RECALL_HEAD}, no other")
+        if self._keeps(config) and (config.window is None or not config.needs_pairs):
+            raise UserError("model keeps: what to keep is learned with --window, from pairs")
 
     def watchable(self, config: "TrainConfig") -> tuple[Head, ...]:
         return (RECALL_HEAD,)
@@ -132,6 +143,19 @@ class RecallHeads(RecallWithoutPairs):
     def recall_strength(self, output: "Output", block: "Block") -> "Tensor":
         recalled: Recalled = output.watched[RECALL_HEAD]
         return recalled.settle(block).scores
+
+    def terms_of(self, config: "TrainConfig") -> tuple[str, ...]:
+        return (*self.terms, "keep") if self._keeps(config) else self.terms
+
+    def loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Loss":
+        """Where the network keeps, it learns what beside the rest: nothing else of it learns from that."""
+        from attentiontuner.losses import keep_loss
+
+        loss = super().loss(output, batch, config)
+        if output.keep is None:
+            return loss
+        keep = keep_loss(output.keep, batch)
+        return replace(loss, total=loss.total + keep, terms={**loss.terms, "keep": keep})
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
         """The counting loss of the annotated episodes, divided by the number of things that as many annotated episodes

@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.models.actions import ActionHead
+from attentiontuner.models.bound import Bound
 from attentiontuner.models.heads import Head
 from attentiontuner.models.sizes import NetworkConfig
 
@@ -39,11 +41,13 @@ class Output(NamedTuple):
         head: which knows what the distribution's numbers mean.
         distribution: `[S, P]`, the action distribution at each step.
         watched: what the heads asked for did, in a form that the network and its method share.
+        keep: `[S]`, the logit that each step will be recalled from beyond its window; None: the network does not tell.
     """
 
     head: ActionHead
     distribution: Tensor
     watched: dict[Head, Any]
+    keep: Tensor | None = None
 
 
 class Network(nn.Module, ABC):
@@ -89,6 +93,11 @@ class Network(nn.Module, ABC):
         nothing in rows that begin a new episode (`begins` `[R]` bool). Returns the action distribution `[R, P]` and,
         for each watched head, its weights on the observations so far `[R, max_steps]`.
         """
+
+    def bounded(self, bound: Bound) -> "Network":
+        """This network, playing with a bounded memory."""
+        architecture = self.config.architecture
+        raise UserError(f"a memory of {bound.places} steps: a {architecture} network cannot choose what to keep")
 
     def fit(self, observed: Observed, frames: int) -> None:
         """Look at the training set: blocks of distinct observations with how many steps saw each, about `frames` of

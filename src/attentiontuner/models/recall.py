@@ -35,6 +35,7 @@ from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.blocks import Block, Entries, joined
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.attention import causal_attention
+from attentiontuner.models.bound import Bound
 from attentiontuner.models.embedders import PositionalEmbedding
 from attentiontuner.models.heads import Head
 from attentiontuner.models.memory import LITTLE, MemoryOptions, came_before, observation_memory
@@ -136,7 +137,8 @@ class Recall(nn.Module):
         said = amounts[:, None] * says[..., : self.said].transpose(1, 2)[:, :, None]  # [B, k, Q, P]
         if self.config.means:
             said = torch.cat([amounts[:, None], (amounts * came_before(amounts, mass))[:, None], said], 1)
-        of_kind = said @ (memory > 0).to(said.dtype)[:, None]  # [B, k, Q, M]
+        of_kind = said.flatten(1, 2) @ (memory > 0).to(said.dtype)  # [B, k · Q, M]
+        of_kind = of_kind.unflatten(1, said.shape[1:3])
         of_cell = of_kind.gather(-1, kinds[:, None].expand(-1, of_kind.shape[1], -1, -1))  # [B, k, Q, K]
         if self.config.means:
             amount, rest = of_cell[:, :1], of_cell[:, 1:]
@@ -235,17 +237,23 @@ class RecallLayer(nn.Module):
         )
         self.recall = recall
 
-    def project(self, tokens: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens `[S, D]` at their times `[S]` normalised, and their queries, keys and values `[S, 3, H, h]`; those
-        that attend are turned by their time."""
+    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens `[S, D]` normalised, and their queries, keys and values `[S, 3, H, h]`."""
         normal = self.norm1(tokens)
         projected: Tensor = self.in_proj(normal).view(len(tokens), 3, self.heads, -1)
+        return normal, projected
+
+    def turn(self, projected: Tensor, time: Tensor) -> Tensor:
+        """Queries, keys and values `[S, 3, H, h]`, those that attend turned by their time `[S]`."""
         if not self.turns:
-            return normal, projected
-        recalls = 0 if self.recall is None else 1
+            return projected
         asked, value = projected.split([2, 1], 1)
-        asked = torch.cat([asked[:, :, :recalls], turned(asked[:, :, recalls:], time)], 2)
-        return normal, torch.cat([asked, value], 1)
+        return torch.cat([self.turn_asked(asked, time), value], 1)
+
+    def turn_asked(self, asked: Tensor, time: Tensor) -> Tensor:
+        """Queries or keys `[S, …, H, h]`, all but those that recall turned by their time `[S]`."""
+        recalls = 0 if self.recall is None else 1
+        return torch.cat([asked[:, :, :recalls], turned(asked[:, :, recalls:], time)], 2) if self.turns else asked
 
     def finish(self, tokens: Tensor, attended: Tensor) -> Tensor:
         """The layer after its attention."""
@@ -265,6 +273,20 @@ def turned(vectors: Tensor, time: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
 
+class Keep(nn.Module):
+    """Whether a step will be recalled from far away: a logit `[S]` from what the network makes of it, `[S, D]`. The
+    network does not learn from it: what it makes of a step stays what its decisions need."""
+
+    def __init__(self, config: RecallConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.hidden = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.hidden(tokens.detach())[..., 0]
+        return logits
+
+
 class RecallCache(NamedTuple):
     """The past of R episodes; step t stands in place t."""
 
@@ -273,6 +295,7 @@ class RecallCache(NamedTuple):
     memory: Tensor  # [R, max_steps, M]
     offers: Tensor  # [R, max_steps, 1]
     says: Tensor  # [R, max_steps, k]
+    keep: Tensor  # [R, max_steps] the logit that the step will be recalled from far away; 0 where nobody asks
     time: Tensor  # [R] the present step of each row
 
 
@@ -313,6 +336,8 @@ class RecallTransformer(Network):
         )
         self.output_norm = nn.LayerNorm(config.d_model)
         self.output = nn.Linear(config.d_model, self.action_head.width)
+        # The last to draw its weights, so that the others are those of a network without it.
+        self.keep = Keep(config) if config.keeps else None
 
     @property
     def watchable(self) -> tuple[Head, ...]:
@@ -347,7 +372,8 @@ class RecallTransformer(Network):
         pairs = batch.entries() if watch else None
         for layer in self.layers:
             assert isinstance(layer, RecallLayer)
-            normal, projected = layer.project(tokens, batch.time)
+            normal, projected = layer.project(tokens)
+            projected = layer.turn(projected, batch.time)
             attending = projected[:, :, 0 if layer.recall is None else 1 :]
             mixed = causal_attention(attending, layout).flatten(1) * seeing if attending.shape[2] else tokens[:, :0]
             told: Tensor | float = 0.0
@@ -356,7 +382,8 @@ class RecallTransformer(Network):
                 told, mixed = layout.pack(heard), torch.cat([layout.pack(own), mixed], -1)
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
         watched = {head: recalled for head in watch if head == RECALL_HEAD}
-        return Output(self.action_head, self.output(self.output_norm(tokens)), watched)
+        kept = None if self.keep is None else self.keep(tokens)
+        return Output(self.action_head, self.output(self.output_norm(tokens)), watched, kept)
 
     def _schooling(self, batch: Batch) -> tuple[Tensor | float, Tensor | None]:
         """What is different in training: 0 at the steps whose other heads see nothing, else 1, `[S, 1]`; and the
@@ -439,6 +466,11 @@ class RecallTransformer(Network):
         recalled: Recalled = self(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
         return recalled.whole.amounts.clamp(max=1)[None, None]
 
+    def bounded(self, bound: Bound) -> Network:
+        from attentiontuner.models.bounded import BoundedRecall
+
+        return BoundedRecall(self, bound)
+
     # --- one step at a time ------------------------------------------------------------------------------------------
 
     def start(self, rows: int, max_steps: int) -> RecallCache:
@@ -448,13 +480,23 @@ class RecallTransformer(Network):
         keys, values = ([weight.new_zeros(shape) for _ in range(config.layers)] for _ in range(2))
         says = (config.marks if seen.kinds_in_view else 0) + config.sums
         memory, offers, said = (weight.new_zeros(rows, max_steps, size) for size in (seen.memory, 1, says))
-        return RecallCache(keys, values, memory, offers, said, torch.full((rows,), -1, device=weight.device))
+        keep, time = weight.new_zeros(rows, max_steps), torch.full((rows,), -1, device=weight.device)
+        return RecallCache(keys, values, memory, offers, said, keep, time)
 
     def step(
-        self, cache: RecallCache, observations: Tensor, last_actions: Tensor, begins: Tensor, watch: Sequence[Head] = ()
+        self,
+        cache: RecallCache,
+        observations: Tensor,
+        last_actions: Tensor,
+        begins: Tensor,
+        watch: Sequence[Head] = (),
+        moving: bool = False,
     ) -> tuple[Tensor, dict[Head, Tensor]]:
-        """One step of R episodes; see `Network.step`. The recall head's weights are exp(s): how many things were
-        recalled from each step. They sum to the mass, not to 1."""
+        """One step of R episodes at once; see `Network.step`. The recall head's weights are exp(s): how many things
+        were recalled from each step. They sum to the mass, not to 1.
+
+        `moving`: what is in the cache may move to other places between the steps, so that keys are turned by the places
+        they stand in, at every step."""
         row = torch.arange(len(cache.time), device=cache.time.device)
         time = torch.where(begins, 0, cache.time + 1)
         cache.time.copy_(time)
@@ -468,11 +510,13 @@ class RecallTransformer(Network):
         weights: dict[Head, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, RecallLayer)
-            normal, projected = layer.project(tokens, time)
-            query, key, value = projected.unbind(1)  # [R, H, h] each
+            normal, projected = layer.project(tokens)
+            query, key, value = layer.turn(projected, time).unbind(1)  # [R, H, h] each
             keys, values = cache.keys[number], cache.values[number]
-            keys[row, :, time], values[row, :, time] = key, value
+            keys[row, :, time], values[row, :, time] = projected[:, 1] if moving else key, value
             keys, values = keys[:, :, :end], values[:, :, :end]
+            if moving:
+                keys = layer.turn_asked(keys.permute(2, 0, 1, 3), step).permute(1, 2, 0, 3)
             mixed = F.scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None]).flatten(1)
             mixed = mixed * self.config.past
             told: Tensor | float = 0.0
@@ -492,4 +536,6 @@ class RecallTransformer(Network):
                 if RECALL_HEAD in watch:
                     weights[RECALL_HEAD] = F.pad(found.amounts[:, 0], (0, total - end))
             tokens = layer.finish(tokens, layer.out_proj(mixed) + told)
+        if self.keep is not None:
+            cache.keep[row, time] = self.keep(tokens)
         return self.output(self.output_norm(tokens)), weights

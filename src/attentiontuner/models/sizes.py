@@ -213,6 +213,8 @@ class RecallConfig(NetworkConfig):
             does; the rest of the network then never learns from wrong amounts.
         alone: share of them whose steps know of the past only what is recalled: the other heads see nothing, and
             episodes cannot be told apart by what else happened in them.
+        keeps: it learns which steps will be recalled from beyond a window (`data.windows`); None: where it is trained
+            on windows and there are pairs.
     """
 
     architecture: ClassVar[str] = "recall"
@@ -241,6 +243,7 @@ class RecallConfig(NetworkConfig):
     teacher: float = 0.5
     alone: float = 0.0
     images: Images = None  # type: ignore[assignment]
+    keeps: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

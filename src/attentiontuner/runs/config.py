@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import named
 from attentiontuner.demos.store.writer import plain_settings
-from attentiontuner.methods import DataFacts, Method, get_method
+from attentiontuner.methods import DataFacts, Method, all_methods, get_method
 from attentiontuner.models.heads import Head
 from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.tasks.task import Task
@@ -53,6 +53,8 @@ class TrainConfig:
         batch_size: demonstrations in a step, over all processes together.
         parts: parts that a batch is computed in, one after another, to need less memory; the gradient is the same. As
             many as it takes if not given.
+        window: learn from windows of so many consecutive steps, one of each longer demonstration an epoch, with the
+            earlier steps that it recalls; whole demonstrations if not given.
         learning_rate: of Adam (β 0.9 and 0.999, ε 1e-8).
         schedule: of the learning rate: constant, as in the paper, or cosine, down to a fiftieth over the whole run.
         warmup_steps: batches over which the learning rate rises from nothing.
@@ -95,6 +97,7 @@ class TrainConfig:
     epochs: int = 300
     batch_size: int = 64
     parts: int | None = None
+    window: int | None = None
     learning_rate: float = 1e-4
     schedule: Schedule = "constant"
     warmup_steps: int = 0
@@ -135,6 +138,11 @@ class TrainConfig:
             raise UserError(f"--method {self.method} has no memory loss: leave out --memory-weight")
         if method.precision is not None and self.precision not in ("auto", method.precision):
             raise UserError(f"--precision is {self.precision}: give {method.precision} with method {self.method!r}")
+        if self.window is not None and not method.windows:
+            able = " and ".join(name for name, other in all_methods().items() if other.windows)
+            raise UserError(f"--window: method {self.method!r} learns from whole demonstrations; {able} can")
+        if self.window is not None and self.heatmap_epochs:
+            raise UserError("--heatmap-epochs: heatmaps are of whole demonstrations: leave it out with --window")
         method.supervised(self)
         method.check(self)
 
@@ -258,6 +266,7 @@ def check_values(given: Mapping[str, Any]) -> None:
         check(name, lambda value: value >= 1, "at least 1")
     for name in NOT_NEGATIVE:
         check(name, lambda value: 0 <= value < math.inf, "0 or more")
+    check("window", lambda value: value >= 2, "2 steps or more")
     check("late", lambda value: abs(value) < 1000, "a number of steps")
     if given.get("pairs") == "none" and given.get("labels") == "exact":
         raise UserError("--pairs none with --labels exact leaves nothing to learn from: use a method without pairs")

@@ -236,7 +236,7 @@ class TrainLoop:
             write_heatmaps(self.run.heatmap_path(self.epoch), found.weights, found.expert, title)
 
     def _note(self, bar: Bar, metrics: Mapping[str, Any]) -> None:
-        first, *others = self.config.way.terms
+        first, *others = self.config.way.terms_of(self.config)
         parts = [f"epoch {self.epoch}/{self.config.epochs}", f"loss {metrics[f'{first}_loss']:.4f}"]
         if self.config.supervised():
             parts += [f"{term} {metrics[f'{term}_loss']:.4f}" for term in others]

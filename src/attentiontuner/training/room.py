@@ -54,9 +54,10 @@ def parts_for(config: TrainConfig, model: Network, one: PackedDemos, lengths: ND
         if each * longest[: -(-len(longest) // parts)].sum() <= room:
             return parts
     need, gigabytes = (each * longest[0] + 3 * weights + WORKSPACE) / 2**30, free / 2**30
+    windows = "train on windows of it (--window), " if config.way.windows and config.window is None else ""
     raise UserError(
         f"an episode of {counted(int(longest[0]), 'step', form=',')} needs about {need:.1f} GB to train on, "
-        f"{gigabytes:.1f} GB are free: make the network smaller (--d-model, --layers), or set --parts to try it"
+        f"{gigabytes:.1f} GB are free: {windows}make the network smaller (--d-model, --layers), or set --parts"
     )
 
 

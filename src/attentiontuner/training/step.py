@@ -93,6 +93,7 @@ class TrainStep:
     ) -> None:
         self.model, self.optimiser, self.data, self.config = model, optimiser, data, config
         self.method, self.heads = config.way, config.supervised()
+        self.terms = self.method.terms_of(config)
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.processes = dist.get_world_size() if dist.is_initialized() else 1
         rank, parts = dist.get_rank() if dist.is_initialized() else 0, config.parts or 1
@@ -103,7 +104,7 @@ class TrainStep:
         # what the optimiser adds to and what is saved, stay float32.
         self.working = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
         self.measures = model.action_head.measures
-        places = len(self.method.terms) + len(self.measures) + 1 + GLOBAL_SUMS
+        places = len(self.terms) + len(self.measures) + 1 + GLOBAL_SUMS
         self.sums = torch.zeros(places, dtype=torch.float64, device=data.device)
         self.sums[-1] = _NEVER
         self._graphs: dict[BatchShape, _Graph | None] = {}
@@ -148,11 +149,11 @@ class TrainStep:
     def _learn_from(self, batch: Batch) -> Tensor:
         """Add the gradient of a part; its loss, terms, measures and number of steps, float64 `[...]`."""
         loss = self.method.loss(self.working(batch, self.heads), batch, self.config)
-        if set(loss.terms) != set(self.method.terms):
-            has, named = ", ".join(loss.terms), ", ".join(self.method.terms)
+        if set(loss.terms) != set(self.terms):
+            has, named = ", ".join(loss.terms), ", ".join(self.terms)
             raise UserError(f"method {self.method.name!r}: its loss has the terms {has}, its `terms` are {named}")
         loss.total.backward()
-        found = [loss.total, *(loss.terms[name] for name in self.method.terms)]
+        found = [loss.total, *(loss.terms[name] for name in self.terms)]
         found += [*(loss.measures[name] for name in self.measures), loss.steps]
         return torch.stack([own.detach().double() for own in found])
 
@@ -189,8 +190,8 @@ class TrainStep:
             dist.all_reduce(together)
             sums[:-GLOBAL_SUMS] = together
         *shares, steps, norm, batches, _ = sums.tolist()
-        batches, terms = max(batches, 1), len(self.method.terms)
-        losses = {f"{name}_loss": term / batches for name, term in zip(self.method.terms, shares[:terms], strict=True)}
+        batches, terms = max(batches, 1), len(self.terms)
+        losses = {f"{name}_loss": term / batches for name, term in zip(self.terms, shares[:terms], strict=True)}
         means = [share / max(steps, 1) for share in shares[terms:]]
         measures = {f"train_{name}": mean for name, mean in zip(self.measures, means, strict=True)}
         return {**losses, **measures, "gradient_norm": norm / batches}
@@ -234,7 +235,7 @@ def held_out_metrics(
     at_once = config.batch_size
     if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
         at_once = max(at_once, model.tested_at_once)
-    at_once = max(1, min(at_once, TESTED_ENTRIES // int(data.lengths.max()) ** 2))
+    at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))
     for start in range(0, len(data), at_once):
         batch = data.batch(np.arange(start, min(start + at_once, len(data))))
         output = reading(batch, heads)
@@ -242,9 +243,9 @@ def held_out_metrics(
         as_wanted = _recalled_as_wanted(output, batch, config) if heads else None
         found = [
             imitation_loss(output, batch) * batch.totals.steps,
-            batch.real.sum() * 0 if as_wanted is None else as_wanted,
-            *(which.sum() for which in (batch.real, deciding)),
-            *(share for which in (batch.real, deciding) for share in measured(output, batch, which).values()),
+            batch.learned.sum() * 0 if as_wanted is None else as_wanted,
+            *(which.sum() for which in (batch.learned, deciding)),
+            *(share for which in (batch.learned, deciding) for share in measured(output, batch, which).values()),
         ]
         sums += torch.stack([part.double() for part in found])
     model.train(training)

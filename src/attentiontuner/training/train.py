@@ -19,6 +19,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.labels import label_generator
 from attentiontuner.data.source import Integers, Source, frame_bytes
+from attentiontuner.data.windows import WindowedData, far_recalled, longest_window
 from attentiontuner.demos.annotations import LOST, lost_annotations, named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
@@ -106,9 +107,8 @@ def train(
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
         config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
-        source = Source(
-            data, episodes, labels, config.batch_size, config.seed, place, config.memory_limit, config.learn_padding
-        )
+        limits = {"memory_limit": config.memory_limit, "learn_padding": config.learn_padding, "window": config.window}
+        source = Source(data, episodes, labels, config.batch_size, config.seed, place, **limits)
         if team.first:
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             for line in _what(data, config, labels, len(test_episodes)):
@@ -148,6 +148,8 @@ def _parts(
     one, lengths = data.annotated_by(None).read_packed(episodes[:1]), data.lengths[episodes]
     if config.learn_padding:
         lengths = np.full_like(lengths, lengths.max())
+    if config.window is not None:
+        lengths = lengths.clip(max=longest_window(config.window, int(lengths.max())))
     needed = team.agree(parts_for(config, model, one, lengths))
     if needed == 1:
         return None
@@ -225,6 +227,10 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
         parts.append(f"{annotated:,} annotated by {config.annotator} with {pairs}")
     if tested:
         parts.append(f"{tested:,} to test on")
+    if config.window is not None:
+        far = max(map(len, far_recalled(labels, config.window)))
+        beyond = f" ({counted(far, 'step')} of one at most recalled from beyond)" if config.needs_pairs else ""
+        parts.append(f"in windows of {counted(config.window, 'step', form=',')}{beyond}")
     if failed:
         others = "learned from too" if config.include_failed else "left out (--include-failed learns from them too)"
         parts.append(f"{failed:,} of {len(data):,} failed and are {others}")
@@ -235,7 +241,10 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
 def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
     """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them."""
     there = ",".join(name for name in named(config.annotator) if name in store.annotators())
-    return DemoData(store.annotated_by(there or None).read_packed(episodes), device)  # None: nobody else's either
+    packed = store.annotated_by(there or None).read_packed(episodes)  # None: nobody else's either
+    if config.window is None or packed.lengths.max() <= config.window:
+        return DemoData(packed, device)
+    return WindowedData(packed, config.window, config.seed, device)
 
 
 def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
@@ -243,9 +252,11 @@ def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: t
     limit = config.memory_limit or frame_limit(device)
     streams = frame_bytes(data, episodes) > limit
     wanted: Any = config.way.precision or config.precision
+    cuts = config.window is not None and data.lengths[episodes].max() > config.window
     return replace(
         config,
         annotator=config.annotator or data.annotator or EXPERT,
         precision=choose_precision(wanted, device),
         memory_limit=limit if streams else None,
+        window=config.window if cuts else None,
     )
