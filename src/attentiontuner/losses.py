@@ -360,7 +360,7 @@ def write_loss(write: Tensor, batch: Batch) -> Tensor:
     return missed + (own * F.softplus(write.float())).sum() / batch.totals.steps
 
 
-def keep_loss(faded: Tensor, batch: Batch) -> Tensor:
+def fading_loss(faded: Tensor, batch: Batch) -> Tensor:
     """Nats by which a thing has faded when it is recalled, mean over the things; `faded` `[B, T]` counts them from the
     beginning of the episode. More than a few are not told apart much: log(1 + nats)."""
     amount, asked, past = _told(batch)

@@ -207,7 +207,7 @@ def test_gates_are_taught_what_is_recalled_later_and_not_to_let_it_fade():
         assert losses.write_loss(write, batch).item() == pytest.approx(missed / things + waste / steps, rel=1e-5)
         faded = torch.rand(4, batch.longest, generator=generator).cumsum(1)
         expected = sum(times * float(torch.log1p(faded[e, q] - faded[e, p])) for e, p, q, times in pairs)
-        assert losses.keep_loss(faded, batch).item() == pytest.approx(expected / things, rel=1e-5)
+        assert losses.fading_loss(faded, batch).item() == pytest.approx(expected / things, rel=1e-5)
 
 
 def test_what_is_read_of_slots_is_led_to_the_pairs_that_they_hold():

@@ -102,13 +102,13 @@ class Lru(LruWithoutPairs):
     without_pairs = "lru-vanilla"
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
-        from attentiontuner.losses import keep_loss, retrieval_loss, write_loss
+        from attentiontuner.losses import fading_loss, retrieval_loss, write_loss
 
         probed: Probed = output.watched[RECALL_HEAD]
         loss = retrieval_loss(probed.query, probed.key, batch)
         if probed.gates is None or probed.gates.faded is None:
             return loss
-        return loss + write_loss(probed.gates.write, batch) + keep_loss(probed.gates.faded, batch)
+        return loss + write_loss(probed.gates.write, batch) + fading_loss(probed.gates.faded, batch)
 
 
 class SlotsWithoutPairs(BoundedMemory):

@@ -107,8 +107,8 @@ def train(
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
         config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
-        limits = {"memory_limit": config.memory_limit, "learn_padding": config.learn_padding, "window": config.window}
-        source = Source(data, episodes, labels, config.batch_size, config.seed, place, **limits)
+        told = (config.memory_limit, config.learn_padding, config.window)
+        source = Source(data, episodes, labels, config.batch_size, config.seed, place, *told)
         if team.first:
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             for line in _what(data, config, labels, len(test_episodes)):
