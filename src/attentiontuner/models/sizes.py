@@ -173,6 +173,9 @@ BEFORE = {
 BEFORE_NUMBERS = {"beside": False, "last_action": True}
 """The same of those made before actions could be numbers."""
 
+BEFORE_WINDOWS = {"keeps": False}
+"""The same of those made before there were windows."""
+
 GONE = {
     **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
     **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
@@ -279,7 +282,7 @@ class RecallConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = {**BEFORE, **BEFORE_NUMBERS, **value}
+        given = {**BEFORE, **BEFORE_NUMBERS, **BEFORE_WINDOWS, **value}
         for name, usual in GONE.items():
             said = given.pop(name, usual)
             if said != usual and not (name == "when" and value.get("positions") is False):
