@@ -158,10 +158,13 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) ->
     told by the seed."""
     if path.exists():
         content = read_bytes(path)
-        with reading(path, "delete it, and the same command computes it again"):
-            if not check_tensors(content, path):
-                raise ValueError("it has no checksum")
-            return {name: array.copy() for name, array in load(content).items()}
+        try:
+            with reading(path):
+                if not check_tensors(content, path):
+                    raise ValueError("it has no checksum")
+                return {name: array.copy() for name, array in load(content).items()}
+        except UserError as error:
+            raise UserError(f"{error}; delete it, and the same command computes it again") from error
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         made = {name: np.ascontiguousarray(array) for name, array in make().items()}
