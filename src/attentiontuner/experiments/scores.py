@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, reading, shortened, write_text
+from attentiontuner.core.files import (
+    WRONG_CONTENT,
+    locked,
+    make_folder,
+    reading,
+    remove_leftovers,
+    shortened,
+    write_text,
+)
 from attentiontuner.core.seals import sealed, unsealed
 from attentiontuner.core.seeds import evaluation_seed
 
@@ -99,8 +107,11 @@ def write_score(board: Path, score: Score) -> Path:
     """Write a new score: one line per part, so that a difference can be read."""
     value = sealed(score.to_json())
     lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
-    path = free_place(board, score.file)
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    make_folder(board)
+    with locked(board / ".lock"):
+        path = free_place(board, score.file)
+        remove_leftovers(path)
+        write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
     return path
 
 
