@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from attentiontuner.cli.benchmark import benchmark
 from attentiontuner.collecting.collection import collect
@@ -25,15 +26,15 @@ from attentiontuner.experiments.running.reproduce import make_plan, missing_cell
 from attentiontuner.experiments.running.runner import clear_finished, run_cell
 from attentiontuner.insight import looks, need, past
 from attentiontuner.insight.memory_report import memory_report
+from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run
 from attentiontuner.studio.play import Player
-from attentiontuner.tasks.task import register_task
 from attentiontuner.training.train import train
 from tests.demos.examples import write_store
 from tests.insight.cues import cue_store
 from tests.killed.killing import check_every_kill, contents
 from tests.toy_task import TOY
-from tests.training.toys import toy_config, toy_store, toy_task
+from tests.training.toys import toy_config, toy_store
 
 TIMES = ("seconds", "epoch_seconds", "demonstrations_per_second", "collect", "train", "evaluate", "seal", "sessions")
 
@@ -150,16 +151,19 @@ def test_benchmark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_publish(tmp_path: Path) -> None:
-    learn(tmp_path / "learned", toy_store(tmp_path / "data", episodes=12).path, 12)
-    register_task(toy_task("grid"))
+    config = paper_config(TOY, model={"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
+    run = Run(tmp_path / "learned")
+    run.begin(config, {"demonstrations": 5, "annotated": 4}, {"python": "3"})
+    torch.manual_seed(3)
+    run.save_best(config.network.build())
+    (run.path / "best.safetensors").rename(run.path / "model.safetensors")
 
     def give_away(folder: Path) -> None:
         if not (folder / "given").exists():
-            run = Run(folder / "run")
-            publish(run, toy_task("grid"), folder / "given", episodes=3, device="cpu")
+            publish(Run(folder / "run"), TOY, folder / "given", episodes=3, device="cpu")
 
     def prepare(folder: Path) -> None:
-        shutil.copytree(tmp_path / "learned", folder / "run")
+        shutil.copytree(run.path, folder / "run")
 
     assert check_every_kill(give_away, tmp_path, timeless, prepare) > 20
 

@@ -42,6 +42,8 @@ MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 VERSION = 2
 """Of the files; those of another are computed again."""
 
+STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
+
 Floats = NDArray[np.float32]
 
 
