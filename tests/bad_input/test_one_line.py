@@ -17,6 +17,8 @@ from attentiontuner.demos import DemoStore
 from attentiontuner.experiments.planning.cells import expand
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.records import finished, read_records, record_path, write_record
+from attentiontuner.models.sizes import RecallConfig, TransformerConfig
+from attentiontuner.spaces.observation import ObservationSpec
 from tests.bad_input.spoiling import DEEP
 from tests.demos.examples import write_store
 from tests.experiments.made import make_record
@@ -123,6 +125,12 @@ def test_words_of_a_few_characters_ask_for_no_gigabytes() -> None:
         "b": "9" * 5000,
         "c": "[" * DEEP,
     }
+
+
+@pytest.mark.parametrize("network", [RecallConfig, TransformerConfig])
+def test_networks_without_end_are_refused(network: Any) -> None:
+    with pytest.raises(UserError, match="model layers: 1000000000 is not at most 1000"):
+        network(ObservationSpec("vector", (2,)), 3, layers=10**9)
 
 
 def test_bombs_cost_little(tmp_path: Path) -> None:
