@@ -11,10 +11,13 @@ from rich.table import Table
 import benchmarks
 from attentiontuner.core.threads import wait_briefly
 
+APART = ("__main__", "load", "watching")
+"""No benchmarks: this, and what takes many minutes, with its instruments."""
+
 
 def main(wanted: list[str]) -> None:
     wait_briefly()
-    rooms = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__")
+    rooms = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in APART)
     unknown = set(wanted) - set(rooms)
     if unknown:
         sys.exit(f"benchmarks: no such file: {', '.join(sorted(unknown))}; there are {', '.join(rooms)}")

@@ -4,17 +4,34 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 from attentiontuner.collecting.collection import collect
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
+from attentiontuner.demos.store import shards
 from attentiontuner.spaces.observation import ObservationSpec
 from attentiontuner.tasks.task import get_task
 from benchmarks import Row
 
 SPEC = ObservationSpec("image", (84, 84, 3))
 EPISODES = 150
+
+
+class Believing:
+    """In place of `hashlib`: takes every file for what it should be."""
+
+    def __init__(self, content: bytes) -> None:
+        pass
+
+    sha256 = classmethod(lambda cls, content: cls(content))
+
+    def hexdigest(self) -> "Believing":
+        return self
+
+    def __ne__(self, other: object) -> bool:
+        return False
 
 
 def mortar_mayhem_episodes(count: int) -> list[Demonstration]:
@@ -47,6 +64,12 @@ def seconds(function: object) -> float:
     return time.perf_counter() - started
 
 
+def processor_seconds(function: object) -> float:
+    started = time.process_time()
+    function()  # type: ignore[operator]
+    return time.process_time() - started
+
+
 def bench_frames(folder: Path) -> list[Row]:
     demonstrations = mortar_mayhem_episodes(EPISODES)
     megabytes = sum(d.observations.nbytes for d in demonstrations) / 1e6
@@ -77,9 +100,15 @@ def bench_frames(folder: Path) -> list[Row]:
 def bench_hallway(folder: Path) -> list[Row]:
     taken = seconds(lambda: collect(get_task("hallway"), 5000, 1, folder, workers=2))
     packed = min(seconds(DemoStore.open(folder).read_packed) for _ in range(3))
+    compared, believed = [], []
+    for _ in range(7):  # in turn, so that a busy moment hits both
+        compared.append(processor_seconds(DemoStore.open(folder).read_packed))
+        with patch.object(shards, "hashlib", Believing):
+            believed.append(processor_seconds(DemoStore.open(folder).read_packed))
     return [
         Row("collect 5,000 Hallway demonstrations, two workers", taken, "s", "< 10"),
         Row("read 5,000 Hallway demonstrations packed", packed, "s", "< 2"),
+        Row("… more than without comparing checksums", 100 * (min(compared) / min(believed) - 1), "%", "<= 10"),
     ]
 
 

@@ -46,7 +46,7 @@ def bench() -> list[Row]:
     if not CHROMIUM.exists():
         return []
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        data = _data(Path(folder) / "many")
+        data = made_data(Path(folder) / "many")
         with studio("annotate", data, "--port", "0") as running:
             page = open_page(browser.new_context(viewport=LARGE), running.url)  # type: ignore[arg-type]
             address = f"http://127.0.0.1:{running.port}/table"
@@ -76,7 +76,7 @@ def _opened(page: Page, address: str) -> float:
     return time.perf_counter() - started
 
 
-def _data(root: Path) -> Path:
+def made_data(root: Path) -> Path:
     """Demonstrations of a few numbers; the expert has annotated all of them, ada and bob one half each, with notes."""
     generator = np.random.default_rng(0)
     writer = DemoWriter(root, task="many", observation=ObservationSpec("vector", (4,)), actions=("left", "right"))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, new_folder, read_json, write_bytes, write_json
+from attentiontuner.core.files import append_line, locked, new_folder, read_json, write_bytes, write_json
 from attentiontuner.core.seeds import (
     BLOCKS,
     EVALUATION_END,
@@ -42,6 +42,25 @@ def test_a_write_is_on_the_disk_under_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", replace)
     write_bytes(tmp_path / "file", b"new")
     assert done == ["content", "rename", "folder"]
+
+
+def test_what_is_no_file_is_never_replaced(tmp_path):
+    """Somebody who writes to /dev/null does not want a file in its place."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match="pipe: it is a device or a pipe"):
+        write_bytes(pipe, b"x")
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_line_does_not_stick_to_one_that_was_cut_off(tmp_path):
+    path = tmp_path / "new" / "lines"
+    append_line(path, "one")
+    path.write_text(path.read_text() + "tw")  # the disk was full
+    append_line(path, "three")
+    append_line(path, "four")
+    assert path.read_text().splitlines() == ["one", "tw", "three", "four"]
 
 
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 DEEP = 100_000
@@ -74,3 +75,14 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield value, key
         if isinstance(value[key], dict | list):
             yield from _places(value[key])
+
+
+def without_seals(root: Path) -> None:
+    """Who spoils a file on purpose leaves out its seal."""
+    for path in root.rglob("*.json"):
+        try:
+            value = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.pop("seal", None):
+            path.write_text(json.dumps(value))

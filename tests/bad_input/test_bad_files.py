@@ -2,11 +2,7 @@
 
 import hashlib
 import json
-import random
 import shutil
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +10,6 @@ import pytest
 import torch
 import zstandard
 
-from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.demos import Annotation, DemoStore, PairTable, read_annotations, write_annotation
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.players import RandomPolicy
@@ -36,25 +31,14 @@ from attentiontuner.runs.run import Run
 from attentiontuner.runs.states import State
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.times import record_playing, times
-from tests.bad_input.spoiling import spoil
+from tests.bad_input.kinds import Kind, check
+from tests.bad_input.spoiling import without_seals
 from tests.experiments.made import make_record
 from tests.studio.reports import one, write_report
 from tests.toy_task import TOY
 from tests.training.toys import toy_config, toy_store
 
 CELL = expand(RECIPES["table1"], "smoke")[0]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of file: where it lies, who reads it, whether its lines are values, whether those that are none are left
-    out, as what a kill cuts off, and what has to agree with it."""
-
-    file: str
-    read: Callable[[Path], object]
-    lines: bool = False
-    tolerant: bool = False
-    agree: Callable[[Path], None] = lambda root: None
 
 
 def read_data(root: Path) -> None:
@@ -113,17 +97,6 @@ def read_report(root: Path) -> None:
     read_recommendations(root / "data" / "report", DemoStore.open(root / "data"))
 
 
-def without_seals(root: Path) -> None:
-    """Who spoils a file on purpose leaves out its seal."""
-    for path in root.rglob("*.json"):
-        try:
-            value = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict) and value.pop("seal", None):
-            path.write_text(json.dumps(value))
-
-
 def list_shard(root: Path) -> None:
     """The manifest says that the spoiled shard is the right one."""
     manifest = json.loads((root / "data" / "manifest.json").read_bytes())
@@ -152,7 +125,7 @@ STATE = "run/state/00001-00000"
 KINDS = {
     "manifest": Kind("data/manifest.json", read_data),
     "shard": Kind("data/shards/00000.safetensors.zst", read_data, agree=list_shard),
-    "inside of a shard": Kind("inside", read_data, agree=pack_shard),
+    "inside of a shard": Kind("inside", read_data, agree=pack_shard, folder="data"),
     "annotations": Kind("data/annotations/anna/00000.jsonl", read_labels, lines=True),
     "configuration": Kind("run/config.json", read_run),
     "weights": Kind("run/model.safetensors", read_run, agree=lambda root: shutil.rmtree(root / "run" / "state")),
@@ -207,49 +180,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def spoil_and_read(sound: Path, place: Path, name: str, number: int) -> str:
-    """What a spoiled file ends in: "" where it was read. Anything but a `UserError` is raised as it is."""
-    kind, rng = KINDS[name], random.Random(f"{name} {number}")
-    folder = "data" if kind.file == "inside" else kind.file.split("/")[0]
-    shutil.copytree(sound / folder, place / folder)
-    path = place / kind.file
-    content = (sound / kind.file).read_bytes()
-    path.write_bytes(spoil(content, rng, kind.lines))
-    kind.agree(place)
-    outside = set(place.parent.iterdir())
-    try:
-        kind.read(place)
-    except UserError as error:
-        return str(error) or "nothing is said"
-    finally:
-        assert set(place.parent.iterdir()) == outside, "something was written elsewhere"
-        shutil.rmtree(place)
-    return ""
-
-
-def check(sound: Path, place: Path, name: str, numbers: range) -> None:
-    refused, escaped = 0, []
-    for number in numbers:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                said = spoil_and_read(sound, place, name, number)
-        except Exception as error:
-            if "not enough memory" in str(as_user_error(error)):  # a network no machine has room for: one line too
-                continue
-            escaped.append(f"{name}, case {number}: {type(error).__name__}: {str(error)[:200]}")
-            continue
-        refused += bool(said)
-    assert not escaped, "\n".join(escaped)
-    assert refused or KINDS[name].tolerant, "nothing was ever refused"
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_a_spoiled_file_is_one_line(sound: Path, tmp_path: Path, name: str) -> None:
-    check(sound, tmp_path / "spoiled", name, range(70))
+    check(KINDS[name], sound, tmp_path / "spoiled", name, range(70))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_many_spoiled_files_are_one_line_each(sound: Path, tmp_path: Path, name: str) -> None:
-    check(sound, tmp_path / "spoiled", name, range(70, 900))
+    check(KINDS[name], sound, tmp_path / "spoiled", name, range(70, 900))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.routing import Match
 from starlette.testclient import TestClient
 
 from attentiontuner.studio.desk import Desk
@@ -23,13 +24,21 @@ BODIES: dict[str, Any] = {
     "/api/play/start": {"seed": 3},
     "/api/play/step": {"action": 1, "made": 0},
     "/api/play/discard": {},
-    "/api/play/save": {"seconds": 1.0},
+    "/api/play/save": {"seconds": 1.0, "seed": 3, "made": 2},
+    "/api/here": {"window": "w", "annotator": "ada", "episode": 0, "leaving": False},
+    "/api/assign": {"name": "ada", "episodes": "0-2", "take_away": False},
+    "/api/state": {"by": "ada", "episodes": "0-2", "state": "to review", "seen": {"": "0-2"}},
+    "/api/accept": {"by": "ada", "name": "bot", "source": "labels:expert", "episodes": "0-2", "batch": "5f0c92b1"},
+    "/api/take-back": {"name": "bot", "batch": "5f0c92b1"},
+    "/api/handout": {"episodes": "0-2", "form": "csv", "tolerance": 1},
 }
 QUERIES: dict[str, dict[str, str]] = {
-    "/": {}, "/annotate": {}, "/static/annotate.html": {}, "/api/play": {},
+    "/": {}, "/annotate": {}, "/table": {}, "/progress": {}, "/static/annotate.html": {}, "/api/play": {},
     "/api/dataset": {"annotator": "ada"},
     "/api/episodes/0": {"annotator": "ada"},
-    "/api/episodes/0/sprites.png": {},
+    "/api/episodes/0/sprites/0.png": {}, "/api/episodes/0/glance.png": {},
+    "/api/table": {"annotator": "ada", "seen": "x", "tolerance": "1"},
+    "/api/instructions": {}, "/api/instructions/first.png": {},
     "/api/episodes/0/frames/0.png": {},
     "/api/episodes/0/suggestions": {"annotator": "ada", "source": "labels:expert"},
     "/api/agreement": {"a": "ada", "b": "expert", "tolerance": "1", "episode": "0"},
@@ -58,6 +67,21 @@ HEADERS: list[dict[str, str]] = [
     {"origin": "http://evil.example"}, {"host": "evil.example"}, {"range": "bytes=9-1"}, {"cookie": "a={}; b"},
     {"transfer-encoding": "x"}, {"if-none-match": "x" * 500}, {"x" * 200: "y"}, {"content-length": "5"},
 ]  # fmt: skip
+
+
+def test_every_route_is_asked(tmp_path: Path) -> None:
+    """A new route has to be named above."""
+    write_store(tmp_path / "data", 4)
+    player = Player(tmp_path / "played", TOY, "ada")
+    app = create_app(Desk(tmp_path / "data"), annotator="ada", player=player)
+    player.close()
+    asked = [("POST", path) for path in BODIES] + [("GET", path) for path in QUERIES]
+
+    def routed(route: Any) -> bool:
+        scopes = [{"type": "http", "method": method, "path": path, "headers": []} for method, path in asked]
+        return any(route.matches(scope)[0] == Match.FULL for scope in scopes)
+
+    assert [route.path for route in app.routes if not routed(route)] == []
 
 
 def request(client: TestClient, rng: random.Random) -> Any:

@@ -10,12 +10,16 @@ import pytest
 import torch
 
 from attentiontuner import cli
+from attentiontuner.cli.values import parse_bytes, parse_duration, parse_seeds, parse_settings
 from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.core.files import read_json, reading
 from attentiontuner.demos import DemoStore
 from attentiontuner.experiments.planning.cells import expand
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.records import finished, read_records, record_path, write_record
+from attentiontuner.models.sizes import RecallConfig, TransformerConfig
+from attentiontuner.spaces.observation import ObservationSpec
+from tests.bad_input.spoiling import DEEP
 from tests.demos.examples import write_store
 from tests.experiments.made import make_record
 
@@ -102,6 +106,31 @@ def test_reading_names_the_file_in_one_short_line(tmp_path: Path) -> None:
             raise error
         assert len(str(raised.value)) < 300
         assert "\n" not in str(raised.value)
+
+
+def test_words_of_a_few_characters_ask_for_no_gigabytes() -> None:
+    """What they stand for is bounded before it is counted out."""
+    for said, parse in (
+        ("1-99999999999", parse_seeds),
+        ("1-99999,1-99999", parse_seeds),
+        ("9" * 5000, parse_seeds),
+        ("9" * 400, parse_duration),
+        ("9" * 400 + "GB", parse_bytes),
+    ):
+        with pytest.raises(UserError, match="^--[a-z-]+ ") as raised:
+            parse(said)
+        assert len(str(raised.value)) < 200
+    assert parse_settings(["a=NaN", "b=" + "9" * 5000, "c=" + "[" * DEEP]) == {
+        "a": "NaN",
+        "b": "9" * 5000,
+        "c": "[" * DEEP,
+    }
+
+
+@pytest.mark.parametrize("network", [RecallConfig, TransformerConfig])
+def test_networks_without_end_are_refused(network: Any) -> None:
+    with pytest.raises(UserError, match="model layers: 1000000000 is not at most 1000"):
+        network(ObservationSpec("vector", (2,)), 3, layers=10**9)
 
 
 def test_bombs_cost_little(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,26 @@ def test_there_and_back_again(tmp_path):
     assert len(back) == 60
     for found, expected in zip(back, written, strict=True):
         assert_equal(found, expected)
+
+
+def test_a_damaged_data_set_is_named(tmp_path):
+    write_store(tmp_path / "d", 3)
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/made-up-v0")
+    said = tmp_path / "minari" / "ours" / "made-up-v0" / "data" / "metadata.json"
+    sound = json.loads(said.read_text())
+    ours = json.loads(sound["attentiontuner"])
+    for wrong in (
+        b"\xff",
+        b"[]",
+        json.dumps({**sound, "data_format": "hdf5x"}).encode(),
+        json.dumps({**sound, "total_episodes": {}}).encode(),
+        json.dumps({**sound, "attentiontuner": "[1]"}).encode(),
+        json.dumps({**sound, "attentiontuner": json.dumps({**ours, "settings": 3})}).encode(),
+    ):
+        said.write_bytes(wrong)
+        with pytest.raises(UserError, match="Minari data set 'ours/made-up-v0': "):
+            from_minari("ours/made-up-v0", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_images_are_not_changed(tmp_path):

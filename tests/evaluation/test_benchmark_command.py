@@ -131,6 +131,18 @@ def test_a_score_of_other_episodes_is_none(folder, capsys):
     assert "left out" in capsys.readouterr().err
 
 
+def test_a_score_with_another_number_is_left_out(folder, capsys):
+    assert benchmark("random", "--task", "toy", "--episodes", 2) == 0
+    path = folder / "board" / "toy--random.json"
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({**value, "demonstrations": 7}))
+    assert read_scores(folder / "board") == []
+    assert "toy--random.json is damaged: its content does not have its checksum" in capsys.readouterr().err
+    del value["seal"]  # as scores of before have none
+    path.write_text(json.dumps(value))
+    assert len(read_scores(folder / "board")) == 1
+
+
 def test_records_of_experiments_stand_beside(folder):
     records = write_all(
         folder, ["few"], "paper", keep=lambda cell: cell.task == "hallway" and cell.condition.startswith("few-100")

@@ -43,6 +43,7 @@ def kill_when_busy(cluster, node, work: Path, killed: threading.Event) -> None:
 
 def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(cluster, tmp_path, monkeypatch):
     made, second = cluster
+    ray_executor._knock(made.address)  # what listens there is Ray
     written: list[str] = []
     real_write = records.write_record
 
@@ -64,6 +65,44 @@ def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(clust
     assert sum(1 for _ in plan.records.glob("*/*.json")) == len(plan.cells) == 6
     data = list((tmp_path / "nodes").glob("*/*/data/*-seed0"))
     assert len(data) == 2  # the data set was collected once on each node
+
+
+def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
+    """As on a machine that is too busy, where Ray raises a bare Exception."""
+
+    def slow(**given):
+        raise Exception("The current node timed out during startup.\n\nMore.")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(UserError, match="^Ray does not start on this machine: The current node timed out .* More"):
+        ray_executor.connect()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", None])
+def test_what_listens_but_is_no_cluster_is_one_line(monkeypatch, answer):
+    """Somebody who hangs up, who speaks something else, or who says nothing."""
+    monkeypatch.setattr(ray_executor, "KNOCK_SECONDS", 0.5)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("Ray would wait for minutes"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listening.getsockname()[1]}")
+
+        def serve() -> None:
+            there, _ = listening.accept()
+            with there:
+                if answer is not None:
+                    there.recv(1000)
+                    there.sendall(answer)
+                else:
+                    there.recv(10**6) and there.recv(1)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=127.0.0.1:"):
+            ray_executor.connect()
+        server.join()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])

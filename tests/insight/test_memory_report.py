@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from safetensors.numpy import load, save
 
 from attentiontuner.cli.memory_report import memory_report as command
 from attentiontuner.core.errors import UserError
@@ -128,6 +129,13 @@ def test_it_goes_on_from_what_is_there(made, tmp_path, monkeypatch):
         monkeypatch.setattr(evidence, stage, None)
     memory_report(store.path, out, count=5)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    gained = out / "work" / "past.safetensors"
+    sound = gained.read_bytes()
+    for wrong in (sound[:-2] + bytes([sound[-2] ^ 64, sound[-1]]), save(load(sound))):  # a flipped bit; no checksum
+        gained.write_bytes(wrong)
+        with pytest.raises(UserError, match="past.safetensors is damaged: .* checksum.*; delete it, and"):
+            memory_report(store.path, out, count=5)
+    gained.write_bytes(sound)
     with pytest.raises((TypeError, AttributeError)):  # another seed: nothing of it may be used
         memory_report(store.path, out, seed=1)
     assert not list((out / "work").glob("*.safetensors"))

@@ -8,20 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from attentiontuner.cli.benchmark import benchmark
 from attentiontuner.collecting.collection import collect
 from attentiontuner.demos import Annotation, DemoStore, PairTable, read_annotations, write_annotation
 from attentiontuner.demos.exchange.lerobot.exporting import to_lerobot
 from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
+from attentiontuner.demos.merging import merge_annotators
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.players import RandomPolicy
+from attentiontuner.evaluation.publishing import publish
 from attentiontuner.experiments.planning.cells import expand
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.running.jobs import Job
 from attentiontuner.experiments.running.reproduce import make_plan, missing_cells
 from attentiontuner.experiments.running.runner import clear_finished, run_cell
+from attentiontuner.insight import looks, need, past
+from attentiontuner.insight.memory_report import memory_report
+from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.run import Run
+from attentiontuner.studio.play import Player
 from attentiontuner.training.train import train
 from tests.demos.examples import write_store
+from tests.insight.cues import cue_store
 from tests.killed.killing import check_every_kill, contents
 from tests.toy_task import TOY
 from tests.training.toys import toy_config, toy_store
@@ -92,6 +102,79 @@ def test_convert(tmp_path: Path) -> None:
             from_lerobot(folder / "theirs", folder / "ours")
 
     assert check_every_kill(there_and_back, tmp_path, every=3) > 5
+
+
+def test_merge(tmp_path: Path) -> None:
+    write_store(tmp_path / "data", 6)
+    for name, episodes in (("anna", (0, 5)), ("bob", (0, 3))):
+        for episode in episodes:
+            write_annotation(tmp_path / "data", name, episode, Annotation(PairTable.of([(0, 1)], 3)))
+    kills = check_every_kill(
+        lambda folder: merge_annotators(folder, "anna,bob", "both"),
+        tmp_path,
+        prepare=lambda folder: shutil.copytree(tmp_path / "data", folder),
+    )
+    assert kills > 5
+
+
+def play_two(folder: Path) -> None:
+    """Two episodes by hand, from wherever it stands."""
+    player = Player(folder, TOY, "ada")
+    try:
+        while len(player.saved) < 2:
+            state = player.state()
+            if state["ended"]:
+                player.save(1.0)
+            else:
+                player.step(0, state["step"])
+    finally:
+        player.close()
+
+
+def without_playing_times(root: Path) -> dict[str, Any]:
+    """A kill right after an episode was saved takes the seconds it was played."""
+    return {name: content for name, content in contents(root).items() if name != "studio/playing.jsonl"}
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_play(tmp_path: Path, every: int) -> None:
+    assert check_every_kill(play_two, tmp_path, without_playing_times, every=every) > 5
+
+
+def test_benchmark(tmp_path: Path) -> None:
+    def score(folder: Path) -> None:
+        if not list(folder.glob("*.json")):
+            benchmark("random", task=TOY.name, episodes=2, board=folder)
+
+    assert check_every_kill(score, tmp_path, timeless) > 3
+
+
+@pytest.mark.slow
+def test_publish(tmp_path: Path) -> None:
+    config = paper_config(TOY, model={"d_model": 16, "layers": 2, "heads": 2, "feedforward": 32})
+    run = Run(tmp_path / "learned")
+    run.begin(config, {"demonstrations": 5, "annotated": 4}, {"python": "3"})
+    torch.manual_seed(3)
+    run.save_best(config.network.build())
+    (run.path / "best.safetensors").rename(run.path / "model.safetensors")
+
+    def give_away(folder: Path) -> None:
+        if not (folder / "given").exists():
+            publish(Run(folder / "run"), TOY, folder / "given", episodes=3, device="cpu")
+
+    def prepare(folder: Path) -> None:
+        shutil.copytree(run.path, folder / "run")
+
+    assert check_every_kill(give_away, tmp_path, timeless, prepare) > 20
+
+
+@pytest.mark.slow
+def test_memory_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in (need, looks, past):
+        monkeypatch.setattr(room, "PASSES", 1)
+    data = cue_store(tmp_path / "data", 8).path
+    kills = check_every_kill(lambda folder: memory_report(data, folder, count=2), tmp_path, prepare=lambda folder: None)
+    assert kills > 20
 
 
 def learn(folder: Path, data: Path, batches: int) -> None:

@@ -202,5 +202,5 @@ def test_networks_that_cannot_choose_say_so():
 def test_old_networks_keep_nothing():
     known = RecallConfig(GRID, 4).to_json()
     del known["keeps"]
-    assert RecallConfig.from_json(known).keeps is None
+    assert RecallConfig.from_json(known).keeps is False
     assert RecallConfig.from_json(known).build().keep is None

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.models.sizes import RecallConfig, TransformerConfig
-from attentiontuner.runs.devices import threads_for
+from attentiontuner.runs.devices import processes, threads_for
 from attentiontuner.spaces.observation import ObservationSpec
 
 GRID = ObservationSpec("grid", (3, 3, 1), (4,))
@@ -31,3 +32,12 @@ def test_narrow_networks_compute_with_one_thread(network, device, threads):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("said", ["x", "0", "-1", "1.5", "", "9" * 30, "2"])
+def test_processes_that_nobody_started_are_one_line(monkeypatch, said):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", said)
+    with pytest.raises(UserError, match="^WORLD_SIZE=.*unset"), processes(torch.device("cpu")):
+        pass

@@ -10,8 +10,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import handled, leave
@@ -30,11 +31,18 @@ WRONG_CONTENT = (
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder `path` and those above it, where they are not there yet."""
+    """Make the folder `path` and those above it, where they are not there yet; their names are on the disk then."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        _make(path)
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
+def _make(path: Path) -> None:
+    new = list(takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_folder(folder.parent)
 
 
 @contextmanager
@@ -56,6 +64,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         try:
             yield filling
             filling.chmod(0o755)
+            _sync_all(filling)
             if path.exists():
                 path.rmdir()  # empty; not every system renames over it
             filling.rename(path)
@@ -91,7 +100,9 @@ def _remove_unfilled(path: Path) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` with `content` atomically and durably; parent folders are made."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"cannot write {path}: it is a device or a pipe; give the path of a file")
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -125,6 +136,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _sync_all(folder: Path) -> None:
+    """Put a folder with all that is in it on the disk, whoever has written it."""
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with open(Path(inside, name), "rb+") as stream:  # some systems sync only what may be written
+                os.fsync(stream.fileno())
+        sync_folder(Path(inside))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, on the disk when it returns; one that somebody was cut off in is ended first."""
+    _make(path.parent)
+    new = not path.exists()
+    with path.open("ab+") as stream:
+        if stream.tell() and _last_byte(stream) != b"\n":
+            stream.write(b"\n")
+        stream.write(f"{line}\n".encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+    if new:
+        sync_folder(path.parent)
+
+
+def _last_byte(stream: BinaryIO) -> bytes:
+    stream.seek(-1, os.SEEK_END)
+    return stream.read(1)
 
 
 def link_file(source: Path, target: Path) -> None:

@@ -48,7 +48,8 @@ def merge_annotators(
         raise UserError(f"the labels of {EXPERT!r} belong to the scripted expert: give the result another name")
     check_rule(rule)
     with locked(root / LOCK):
-        shards = read_manifest(root).readable_shards()
+        manifest = read_manifest(root)
+        shards, listed = manifest.readable_shards(), manifest.annotations.get(name, ())
         present, merged = read_annotations(root, name), dict[int, Annotation]()
         for shard in shards:
             merged |= _merged(root, sources, shard, rule, present)
@@ -62,8 +63,9 @@ def merge_annotators(
             )
         for shard in shards:
             episodes = range(shard.first, shard.end)
-            if not changed.isdisjoint(episodes):
-                lines = {episode: merged[episode] for episode in episodes if episode in merged}
+            lines = {episode: merged[episode] for episode in episodes if episode in merged}
+            unlisted = lines and shard.index not in listed  # killed after the lines, before the manifest knew of them
+            if unlisted or not changed.isdisjoint(episodes):
                 write_shard_annotations(root, name, shard.index, lines)
     return Merged(len(merged), sum(len(annotation.pairs) for annotation in merged.values()), len(changed))
 

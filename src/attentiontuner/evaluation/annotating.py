@@ -75,26 +75,27 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
         with progress(f"annotate as {name}", len(store)) as bar:
             for shard in store.manifest.readable_shards():
                 lines = {}
-                for start in range(shard.first, shard.end, AT_ONCE):
-                    episodes = np.arange(start, min(start + AT_ONCE, shard.end))
-                    for episode, table in _recalled(trained, store, episodes, threshold):
+                data = DemoData(store.read_packed(range(shard.first, shard.end)))
+                for start in range(0, shard.episodes, AT_ONCE):
+                    rows = np.arange(start, min(start + AT_ONCE, shard.episodes))
+                    for episode, table in _recalled(trained, data, rows, threshold):
                         lines[episode] = _annotation(table, Path(run).name, threshold)
                         written += len(table)
-                    bar.advance(len(episodes))
+                    bar.advance(len(rows))
                 write_shard_annotations(root, name, shard.index, lines)
     return Annotated(len(store), written)
 
 
 @torch.no_grad()
 def _recalled(
-    trained: Trained, store: DemoStore, episodes: "np.ndarray[tuple[int], np.dtype[np.int64]]", threshold: float
+    trained: Trained, data: DemoData, rows: "np.ndarray[tuple[int], np.dtype[np.int64]]", threshold: float
 ) -> Iterator[tuple[int, PairTable]]:
-    """The pairs of each episode."""
+    """The episode of each of some rows of `data`, and its pairs."""
     config = trained.config
-    data = DemoData(store.read_packed(episodes))
-    batch = data.batch(np.arange(len(episodes)))
+    batch = data.batch(rows)
+    lengths = data.lengths[rows]
     output = trained.model(batch, config.supervised())
-    found: dict[int, list[np.ndarray[Any, Any]]] = {row: [] for row in range(len(episodes))}
+    found: dict[int, list[np.ndarray[Any, Any]]] = {row: [] for row in range(len(rows))}
     for block in batch.blocks(IN_A_BLOCK):
         strength = config.way.recall_strength(output, block)
         if strength is None:
@@ -102,13 +103,13 @@ def _recalled(
         past = torch.ones(strength.shape[-2:], dtype=torch.bool).tril(block.start - 1)
         amounts = strength.exp() * past
         for row in range(block.first, block.last):
-            own = amounts[row - block.first, : int(data.lengths[row]) - block.start]
+            own = amounts[row - block.first, : int(lengths[row]) - block.start]
             q, p = (index.numpy() for index in (own >= threshold).nonzero(as_tuple=True))
             found[row].append(np.stack([p, q + block.start, own[q, p].numpy()]))
-    for row, episode in enumerate(episodes.tolist()):
+    for row, episode in enumerate(data.packed.episodes[rows].tolist()):
         p, q, amount = np.concatenate(found[row], 1)
         times = np.maximum(1, np.rint(amount)) if config.way.counts(config) else np.ones_like(amount)
-        one, nowhere = data.lengths[row : row + 1], np.zeros(len(p), np.int32)
+        one, nowhere = lengths[row : row + 1], np.zeros(len(p), np.int32)
         weight = np.minimum(1, amount / times).round(2).astype(np.float32)
         p, q, times = (column.astype(np.int32) for column in (p, q, times))
         yield episode, PairTable(one, np.array([True]), nowhere, p, q, times, weight=weight)

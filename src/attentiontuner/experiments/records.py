@@ -166,8 +166,9 @@ class Record:
             for value in curve
         ):
             raise RecordError("a learning curve holds something else than numbers")
-        if any(not math.isfinite(float(self.seconds[name])) for name in ("collect", "train", "evaluate")):
-            raise RecordError("a timing is not a number")
+        for name in ("collect", "train", "evaluate"):
+            if not isinstance(self.seconds[name], int | float) or not math.isfinite(self.seconds[name]):
+                raise RecordError("a timing is not a number")
         for drawn in [*self.attention.get("heads", {}).values(), *filter(None, [self.attention.get("expert")])]:
             decode_map(drawn)
 

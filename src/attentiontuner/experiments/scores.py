@@ -4,6 +4,7 @@ BOARD/<task>--<name>.json
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import write_text
+from attentiontuner.core.files import (
+    WRONG_CONTENT,
+    locked,
+    make_folder,
+    reading,
+    remove_leftovers,
+    shortened,
+    write_text,
+)
+from attentiontuner.core.seals import sealed, unsealed
 from attentiontuner.core.seeds import evaluation_seed
 
 SCHEMA = 1
@@ -71,16 +81,37 @@ class Score:
         if value.get("schema") != SCHEMA:
             raise UserError(f"it has schema {value.get('schema')}, this version reads {SCHEMA}")
         try:
-            return cls(**{name: value[name] for name in cls.__dataclass_fields__})
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{type(error).__name__}: {error}") from error
+            score = cls(**{name: value[name] for name in cls.__dataclass_fields__})
+            score._check()
+        except WRONG_CONTENT as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{type(error).__name__}: {shortened(str(error))}") from error
+        return score
+
+    def _check(self) -> None:
+        """What a leaderboard is computed from, if it has the types it must have."""
+        for name in ("name", "task", "told", "by", "note"):
+            if not isinstance(getattr(self, name), str):
+                raise UserError(f"{name} is no text")
+        dict(self.settings), dict(self.versions)
+        if not isinstance(self.demonstrations, int | None):
+            raise UserError("demonstrations is no whole number")
+        if self.evaluation["episodes"] < 1 or set(self.evaluation["success"]) - {"0", "1"}:
+            raise UserError("its list of episodes is none")
+        if not isinstance(returned := self.evaluation["mean_return"], int | float) or not math.isfinite(returned):
+            raise UserError("its mean return is no number")
 
 
 def write_score(board: Path, score: Score) -> Path:
     """Write a new score: one line per part, so that a difference can be read."""
-    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in score.to_json().items()]
-    path = free_place(board, score.file)
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    value = sealed(score.to_json())
+    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
+    make_folder(board)
+    with locked(board / ".lock"):
+        path = free_place(board, score.file)
+        remove_leftovers(path)
+        write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
     return path
 
 
@@ -97,7 +128,12 @@ def read_scores(board: Path) -> list[Score]:
     found = []
     for path in sorted(board.glob("*--*.json")):
         try:
-            found.append(Score.from_json(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, UserError) as error:
-            print(f"attentiontuner: left out: {path}: {error}", file=sys.stderr)
+            with reading(path):
+                value = json.loads(path.read_text(encoding="utf-8"))
+            score = Score.from_json(value)
+            unsealed(value, path)
+            found.append(score)
+        except UserError as error:
+            named = "" if str(path) in str(error) else f"{path}: "
+            print(f"attentiontuner: left out: {named}{error}", file=sys.stderr)
     return found

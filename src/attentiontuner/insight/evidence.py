@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_bytes, read_json, write_bytes, write_json
+from attentiontuner.core.files import read_bytes, read_json, reading, write_bytes, write_json
+from attentiontuner.core.seals import check_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.explaining import Thing, explain
@@ -39,8 +39,10 @@ FEWEST = 8
 MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 """Steps, and distinct images among them, that are looked at, about."""
 
-VERSION = 1
+VERSION = 2
 """Of the files; those of another are computed again."""
+
+STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
 
 Floats = NDArray[np.float32]
 
@@ -156,14 +158,18 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) ->
     """The arrays in a file, made and written where they are not there. What PyTorch draws meanwhile, in dropout say, is
     told by the seed."""
     if path.exists():
+        content = read_bytes(path)
         try:
-            return {name: array.copy() for name, array in load(read_bytes(path)).items()}
-        except (SafetensorError, ValueError) as error:
-            raise UserError(f"{path} is damaged: {error}; delete it, and the same command computes it again") from error
+            with reading(path):
+                if not check_tensors(content, path):
+                    raise ValueError("it has no checksum")
+                return {name: array.copy() for name, array in load(content).items()}
+        except UserError as error:
+            raise UserError(f"{error}; delete it, and the same command computes it again") from error
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         made = {name: np.ascontiguousarray(array) for name, array in make().items()}
-    write_bytes(path, save(made))
+    write_bytes(path, seal_tensors(save(made)))
     return made
 
 

@@ -15,15 +15,17 @@ from typing import Any
 import torch
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, make_folder, write_json, write_text
+from attentiontuner.core.files import locked, make_folder, remove_leftovers, write_json, write_text
 from attentiontuner.demos.store.reader import DemoStore
-from attentiontuner.insight.evidence import Evidence, gather
+from attentiontuner.insight.evidence import STAGES, Evidence, gather
 from attentiontuner.insight.findings import PHASES, Findings, judge
 from attentiontuner.insight.recommendations import PAIRS, RECOMMENDED, SCHEMA, data_mark
 from attentiontuner.insight.report_page import report_page
 
 COUNT = 20
 """Demonstrations that are recommended."""
+
+RESULTS = ("index.html", RECOMMENDED, PAIRS, "findings.json")
 
 
 def memory_report(
@@ -43,6 +45,7 @@ def memory_report(
         raise UserError(f"{out} is there already and holds no memory report: give a new folder")
     make_folder(work)
     with locked(work / ".lock", wait=False):
+        remove_leftovers(*(out / name for name in RESULTS), *(work / name for name in STAGES))
         evidence = gather(store, work, seed=seed, device=device)
         findings = judge(evidence, store.actions, count=count)
         write_text(out / "index.html", report_page(store, evidence, findings, studio_command(data, out)))

@@ -36,6 +36,10 @@ SPACES = ("observation", "actions")
 """Fields of a network's configuration that the task says."""
 
 
+MOST_LAYERS = 1000
+"""More would be built one by one for hours."""
+
+
 @dataclass(frozen=True)
 class NetworkConfig(ABC):
     """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
@@ -137,6 +141,7 @@ class TransformerConfig(NetworkConfig):
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
         self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
         self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
         self.check_range("embedder", self.embedder in ("paper", "lookup"), "'paper' or 'lookup'")
         if self.embedder == "lookup" and "grid" not in self.observation.kinds:
@@ -265,6 +270,7 @@ class RecallConfig(NetworkConfig):
         for name in ("d_model", "layers", "heads", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
         self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
+        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
         self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
         for name in ("dropout", "dropped_cells"):
             self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import shortened
 from attentiontuner.core.wording import counted
 from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.runs.config import Precision
@@ -110,7 +111,10 @@ class Processes:
 @contextmanager
 def processes(device: torch.device) -> Iterator[Processes]:
     """Join the processes that `torchrun` started, for as long as the body runs."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    said = os.environ.get("WORLD_SIZE", "1")
+    if not said.isdecimal() or not 0 < len(said) < 10 or int(said) < 1:
+        raise UserError(f"WORLD_SIZE={said[:20]}: torchrun says with it how many processes there are; unset it")
+    world = int(said)
     if world == 1:
         yield Processes(0, 1)
         return
@@ -118,7 +122,13 @@ def processes(device: torch.device) -> Iterator[Processes]:
     if not already:
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
+        try:
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"WORLD_SIZE={world}, but the processes do not find each other: {shortened(str(error))}; start them "
+                "with torchrun, or unset WORLD_SIZE"
+            ) from error
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
     finally:

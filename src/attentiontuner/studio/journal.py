@@ -48,6 +48,7 @@ class Journal:
                     raise
                 continue
             self._path = folder / f"{name}.jsonl"
+            files.remove_leftovers(self._path)
             return
 
     def read(self) -> Underway | None:

@@ -6,13 +6,12 @@ saved episode: `{"episode": 3, "player": "human", "seconds": 12.9}`. Idle time w
 
 import json
 import math
-import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, read_bytes
+from attentiontuner.core.files import WRONG_CONTENT, append_line, read_bytes
 from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.demos.store.reader import DemoStore
 
@@ -50,11 +49,7 @@ def record_playing(root: Path, episode: int, player: str, seconds: float) -> Non
     path = playing_file(root)
     line = json.dumps({"episode": episode, "player": player, "seconds": round(check_seconds(seconds), 2)})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write(line + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_line(path, line)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos import DemoStore
+from attentiontuner.demos.exchange.lerobot.exporting import to_lerobot
 from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
 from attentiontuner.demos.exchange.lerobot.layout import inside
 from attentiontuner.spaces import ActionSpec
@@ -254,6 +256,44 @@ def test_actions_outside_the_bounds_that_are_given_leave_nothing(tmp_path):
     assert str(refused.value).startswith(message)
     assert str(refused.value).endswith("but there are numbers from [-1, -1] to [1, 1]")
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fps": "10"},
+        {"fps": math.nan},
+        {"fps": [10]},
+        {"names": "x"},
+        {"names": 0.5},
+        {"tasks": 1},
+        {"robot_type": math.inf},
+    ],
+)
+def test_what_a_data_set_came_with_is_checked_before_it_goes_out_again(tmp_path, wrong):
+    from_lerobot(MADE, tmp_path / "came")
+    kept = tmp_path / "came" / "lerobot.json"
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), **wrong}))
+    with pytest.raises(UserError, match="lerobot.json is damaged: .*; delete it, or restore it from a copy"):
+        to_lerobot(DemoStore.open(tmp_path / "came"), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["came"]
+
+
+def test_numbers_that_nobody_can_have_written_are_damage(tmp_path):
+    robot = copy_of(tmp_path)
+    change_info(robot, note=math.inf)
+    with pytest.raises(UserError, match="info.json is damaged"):
+        from_lerobot(robot, tmp_path / "came")
+
+
+def test_a_page_of_a_parquet_file_that_is_damaged_is_named(tmp_path):
+    """Arrow says so with an `OSError`, which is no file that may not be read."""
+    robot = copy_of(tmp_path)
+    content = bytearray((robot / DATA).read_bytes())
+    content[4:40] = b"\xff" * 36
+    (robot / DATA).write_bytes(content)
+    with pytest.raises(UserError, match="file-000.parquet is damaged: "):
+        from_lerobot(robot, tmp_path / "came")
 
 
 def test_a_missing_or_other_folder_is_named(tmp_path):

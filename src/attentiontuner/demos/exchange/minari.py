@@ -6,14 +6,15 @@ the last observation is repeated there, on the way in it is dropped.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import new_folder
+from attentiontuner.core.files import WRONG_CONTENT, new_folder, shortened
 from attentiontuner.core.progress import progress
 from attentiontuner.core.success import SuccessRule, recorded_success, with_totals
 from attentiontuner.core.wording import counted
@@ -159,39 +160,55 @@ def from_minari(
     """
     minari = _minari()
     if isinstance(dataset, str):
-        try:
+        with _reading(dataset):
             dataset = minari.load_dataset(dataset)
-        except (FileNotFoundError, ValueError) as error:
-            raise UserError(f"Minari data set {dataset!r}: {error}") from error
-    head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
-    environment = _environment(dataset)
-    task = task or head.get("task") or _name(dataset.id, environment)
-    if observation is None:
-        said = head.get("observation")
-        spaces = dataset.observation_space
-        observation = ObservationSpec.from_json(said) if said else ObservationSpec.from_space(spaces)
-    if actions is None:
-        said = head.get("actions")
-        actions = ActionSpec.from_json(said) if said else ActionSpec.from_space(dataset.action_space)
-    threshold = None if environment is None else environment.reward_threshold
-    with new_folder(Path(path)) as folder, progress("from Minari", int(dataset.total_episodes)) as bar:
+    with _reading(str(dataset.id)):
+        head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
+        environment = _environment(dataset)
+        task = task or head.get("task") or _name(dataset.id, environment)
+        if observation is None:
+            said = head.get("observation")
+            spaces = dataset.observation_space
+            observation = ObservationSpec.from_json(said) if said else ObservationSpec.from_space(spaces)
+        if actions is None:
+            said = head.get("actions")
+            actions = ActionSpec.from_json(said) if said else ActionSpec.from_space(dataset.action_space)
+        settings = dict(head.get("settings", {}) if settings is None else settings)
+        threshold = None if environment is None else environment.reward_threshold
+        total = int(dataset.total_episodes)
+    with new_folder(Path(path)) as folder, progress("from Minari", total) as bar:
         writer = DemoWriter(
             folder,
-            task=task,
-            settings=head.get("settings", {}) if settings is None else settings,
+            task=str(task),
+            settings=settings,
             observation=observation,
             actions=actions,
             seed=None,
         )
         waiting: list[Demonstration] = []
-        for episode in dataset.iterate_episodes():
-            waiting.append(_demonstration(dataset, episode, observation, success, threshold))
+        episodes = dataset.iterate_episodes()
+        for _ in range(total):
+            with _reading(str(dataset.id)):
+                episode = next(episodes)
+                waiting.append(_demonstration(dataset, episode, observation, success, threshold))
             if len(waiting) == writer.manifest.shard_episodes:
                 writer.append(waiting, annotator)
                 waiting = []
             bar.advance()
         writer.append(waiting, annotator)
     return DemoStore.open(path)
+
+
+@contextmanager
+def _reading(dataset_id: str) -> Iterator[None]:
+    """Whatever Minari, or HDF5 below it, says of a data set that cannot be read is a `UserError` that names it."""
+    try:
+        yield
+    except (SpaceError, UserError):
+        raise
+    except (OSError, RuntimeError, StopIteration, AssertionError, *WRONG_CONTENT) as error:
+        what = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+        raise UserError(f"Minari data set {dataset_id!r}: {shortened(what)}") from error
 
 
 def _environment(dataset: Any) -> Any:

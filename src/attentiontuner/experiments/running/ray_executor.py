@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import shortened
 from attentiontuner.core.signals import handled
 from attentiontuner.experiments.planning.cells import Cell
 from attentiontuner.experiments.records import Record, finished, record_path, write_record
@@ -28,7 +29,11 @@ RETRIES_AFTER_LOSS = 10
 
 SCRATCH = "attentiontuner-ray"
 POLL_SECONDS = 1.0
-KNOCK_SECONDS = 10.0
+KNOCK_SECONDS = 6.0
+"""How long a cluster may take to answer at all, and then to say what it speaks."""
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of gRPC begins: HTTP/2, and an empty frame of settings. Its server answers with such a frame."""
 
 
 def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
@@ -69,19 +74,30 @@ def connect() -> Any:
         try:
             _knock(address or "")
             ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, OSError, ValueError) as error:
+        except Exception as error:  # Ray raises whatever it likes, a bare Exception where a busy machine is too slow
+            said = shortened(str(error))
+            if address is None:
+                raise UserError(
+                    f"Ray does not start on this machine: {said}; try again, or leave out --executor ray"
+                ) from error
             raise UserError(
-                f"there is no Ray cluster at RAY_ADDRESS={address}: {error}; start one (`ray start --head`), or unset "
+                f"there is no Ray cluster at RAY_ADDRESS={address}: {said}; start one (`ray start --head`), or unset "
                 "RAY_ADDRESS for one on this machine"
             ) from error
     return ray
 
 
 def _knock(address: str) -> None:
-    """An `OSError` where nobody listens at `host:port`: Ray itself would wait for minutes without a word."""
+    """An `OSError` where nobody listens at `host:port`, or not in Ray's language: Ray itself would wait for minutes
+    without a word."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+    if not colon or not port.isdecimal():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS) as knocking:
+        if os.environ.get("RAY_USE_TLS") in (None, "", "0"):
+            knocking.sendall(PREFACE)
+            if knocking.recv(4, socket.MSG_WAITALL)[3:] != PREFACE[-6:-5]:
+                raise ConnectionError("what listens there is no Ray cluster")
 
 
 def resources(ray: Any, jobs: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.exchange.lerobot.layout import Episode, installed, open_parquet
+from attentiontuner.demos.exchange.lerobot.layout import Episode, installed, open_parquet, reading_parquet
 
 ROWS_AT_ONCE = 256
 PICTURES = ("PNG", "JPEG", "WEBP")
@@ -46,7 +46,7 @@ def tables(path: Path, episodes: Sequence[Episode], needed: Sequence[str], wante
         columns = [*needed, *(name for name in wanted if name in known)]
         order, kept = iter(episodes), list[Any]()
         present = next(order)
-        try:
+        with reading_parquet(path):
             for rows in _runs(file.iter_batches(ROWS_AT_ONCE, columns=columns)):
                 number = rows["episode_index"][0].as_py()
                 if kept and number != present.index:
@@ -57,8 +57,6 @@ def tables(path: Path, episodes: Sequence[Episode], needed: Sequence[str], wante
                 kept.append(rows)
                 if sum(map(len, kept)) > present.length:
                     raise UserError(f"{path}, episode {number}: more steps than the {present.length} that meta/ says")
-        except arrow.ArrowException as error:
-            raise UserError(f"{path} is damaged: {error}") from error
         if kept:
             yield _whole(arrow, path, present, kept)
             present = next(order, present)

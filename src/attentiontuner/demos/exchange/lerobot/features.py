@@ -9,6 +9,7 @@
 | `action`, whole numbers | discrete, or multi-discrete |
 """
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_json
+from attentiontuner.core.files import read_json, reading
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.exchange.lerobot.layout import INFO, OURS, STATISTICS, Feature, Layout
 from attentiontuner.spaces.action import ActionSpec
@@ -215,6 +216,14 @@ def read_came_with(root: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     value = read_json(path)
-    if not isinstance(value, dict) or not isinstance(value.get("tasks"), list):
-        raise UserError(f"{path} is damaged: delete it, or restore it from a copy")
-    return value
+    with reading(path, "delete it, or restore it from a copy"):
+        json.dumps(value, allow_nan=False)  # numbers that nobody can have written
+        fps, named = value.get("fps"), value.get("names", {})
+        wrong = [
+            not isinstance(value["tasks"], list),
+            not isinstance(fps, int | float | None) or (fps is not None and not 0 < fps < math.inf),
+            not isinstance(named, dict),
+        ]
+        if any(wrong):
+            raise ValueError("it is not what was said of a LeRobot data set")
+    return dict(value)

@@ -15,16 +15,18 @@ folder.
 """
 
 import importlib
+import json
 import math
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_json
+from attentiontuner.core.files import read_json, reading, shortened
 from attentiontuner.core.wording import counted
 
 VERSION = "v3.0"
@@ -115,6 +117,8 @@ def read_layout(root: Path) -> Layout:
     info = read_json(path)
     if not isinstance(info, dict) or not isinstance(info.get("features"), dict):
         raise UserError(f"{path} is damaged: it does not say which features there are")
+    with reading(path):
+        json.dumps(info, allow_nan=False)  # numbers that nobody can have written
     version = str(info.get("codebase_version"))
     if not re.match(r"v?3(\.|$)", version):
         what = f"{OLD}, if you have that" if re.match(r"v?[012](\.|$)", version) else "use a newer attentiontuner"
@@ -147,23 +151,28 @@ def _feature(path: Path, name: str, value: Any) -> Feature:
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
     """A small Parquet file as an Arrow table; `columns` that it does not have are left out."""
-    try:
-        with open_parquet(path) as file:
-            known = file.schema_arrow.names
-            return file.read(None if columns is None else [name for name in columns if name in known])
-    except installed("pyarrow").ArrowException as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    with open_parquet(path) as file, reading_parquet(path):
+        known = file.schema_arrow.names
+        return file.read(None if columns is None else [name for name in columns if name in known])
 
 
 def open_parquet(path: Path) -> Any:
     """A `ParquetFile`; one that is missing or cut off is a `UserError`."""
-    parquet, arrow = installed("pyarrow.parquet"), installed("pyarrow")
+    with reading_parquet(path):
+        return installed("pyarrow.parquet").ParquetFile(path)
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Whatever Arrow finds wrong with the content of a file, which may be an `OSError` too, is a `UserError`."""
     try:
-        return parquet.ParquetFile(path)
+        yield
     except FileNotFoundError:
         raise UserError(f"{path} is missing: get the data set again, whole") from None
-    except (arrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    except PermissionError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (installed("pyarrow").ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged: {shortened(str(error))}") from error
 
 
 def _tasks(root: Path) -> tuple[str, ...]:
