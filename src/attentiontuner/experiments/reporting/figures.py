@@ -354,7 +354,7 @@ def few_lines(table: Table) -> Figure | None:
     for axis in axes[-1]:
         axis.set_xlabel("demonstrations")
     lines = {line: shown[line] for line in by_line(table) if line in shown}
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=columns, frameon=False, fontsize=10)
     return figure
 
 
