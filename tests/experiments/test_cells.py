@@ -8,7 +8,8 @@ import pytest
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import Cell, cell_config, expand, make_cell
-from attentiontuner.experiments.planning.recipes import FEW_BASELINES, RECIPES, get_recipe
+from attentiontuner.experiments.planning.few_demonstrations import FEW_BASELINES
+from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.methods import get_method
 from attentiontuner.runs.config import paper_config

@@ -16,7 +16,8 @@ import torch
 
 from attentiontuner.cli import main
 from attentiontuner.experiments.planning.cells import Cell, expand
-from attentiontuner.experiments.planning.recipes import RECIPES, Recipe, get_recipe
+from attentiontuner.experiments.planning.recipe import Recipe
+from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
 from attentiontuner.experiments.records import finished, read_records, record_path, state_of
 from attentiontuner.experiments.reporting.report import build_report
 from attentiontuner.experiments.running.datasets import dataset, dataset_path

@@ -9,20 +9,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.experiments.planning.recipes import (
+from attentiontuner.experiments.planning.recipe import Column, Condition, Recipe
+from attentiontuner.experiments.planning.recipes import RECIPES, home_of
+from attentiontuner.experiments.planning.scales import Scale, Sizes, get_scale
+from attentiontuner.experiments.planning.task_groups import (
     MINIGRID_TASKS,
     OTHER_TASKS,
     POPGYM_TASKS,
-    RECIPES,
     ROBOT_TASKS,
     SOLVED_TASKS,
     TMAZES,
-    Column,
-    Condition,
-    Recipe,
-    home_of,
 )
-from attentiontuner.experiments.planning.scales import Scale, Sizes, get_scale
 from attentiontuner.experts import EXPERT_ANNOTATOR
 from attentiontuner.methods import DataFacts, get_method
 from attentiontuner.runs.config import TrainConfig, paper_config

@@ -1,7 +1,7 @@
 """What the paper published: every number once, with the place where it stands.
 
 Yue, Liu, Stone: "Learning Memory Mechanisms for Decision Making through Demonstrations". Success rates are in percent;
-`±` is the half width of the 90 % interval over seeds. Columns are named as in `recipes.py`, so that a recipe's table
+`±` is the half width of the 90 % interval over seeds. Columns are named as in the recipes, so that a recipe's table
 finds its neighbour here.
 """
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.experiments.planning.recipes import MINIGRID_TASKS, POPGYM_TASKS, ROBOT_TASKS, TMAZES
+from attentiontuner.experiments.planning.task_groups import MINIGRID_TASKS, POPGYM_TASKS, ROBOT_TASKS, TMAZES
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import median_iqr, student_interval
-from attentiontuner.experiments.planning.recipes import MEMORYLESS, RANDOM_PAIRS, TUNER, VANILLA, Column, method_titles
+from attentiontuner.experiments.planning.few_demonstrations import MEMORYLESS, RANDOM_PAIRS
+from attentiontuner.experiments.planning.recipe import TUNER, VANILLA, Column
+from attentiontuner.experiments.planning.recipes import method_titles
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.reporting.tables import Entry, Table, by_line, sizes_of
 from attentiontuner.tasks.task import get_task

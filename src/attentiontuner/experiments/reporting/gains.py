@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attentiontuner.evaluation.metrics import Interval, difference_interval, student_interval
-from attentiontuner.experiments.planning.recipes import CONTROL, STANDARD, method_titles
+from attentiontuner.experiments.planning.few_demonstrations import CONTROL
+from attentiontuner.experiments.planning.recipe import STANDARD
+from attentiontuner.experiments.planning.recipes import method_titles
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.reporting.tables import NOTHING, Grid
 from attentiontuner.methods import get_method

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from attentiontuner.core.wording import counted
-from attentiontuner.experiments.planning.recipes import STANDARD, method_titles
+from attentiontuner.experiments.planning.recipe import STANDARD
+from attentiontuner.experiments.planning.recipes import method_titles
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.reporting.tables import NOTHING, Grid
 from attentiontuner.experiments.scores import EPISODES, Score

@@ -20,16 +20,10 @@ from attentiontuner.core.files import write_bytes, write_text
 from attentiontuner.core.wording import counted
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import all_cells
+from attentiontuner.experiments.planning.few_demonstrations import RANDOM_PAIRS
 from attentiontuner.experiments.planning.published import HumanTime
-from attentiontuner.experiments.planning.recipes import (
-    BENCHMARKS,
-    BY_DEMONSTRATIONS,
-    RANDOM_PAIRS,
-    RECALL,
-    RECIPES,
-    TUNER,
-    method_titles,
-)
+from attentiontuner.experiments.planning.recipe import RECALL, TUNER
+from attentiontuner.experiments.planning.recipes import BENCHMARKS, BY_DEMONSTRATIONS, RECIPES, method_titles
 from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
 from attentiontuner.experiments.reporting.figures import (

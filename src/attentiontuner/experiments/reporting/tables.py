@@ -10,23 +10,20 @@ from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import over_seeds, welch_test
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import planned_seeds
+from attentiontuner.experiments.planning.few_demonstrations import FEW, MEMORY_DEMONSTRATIONS
 from attentiontuner.experiments.planning.published import Published
-from attentiontuner.experiments.planning.recipes import (
-    BENCHMARKS,
+from attentiontuner.experiments.planning.recall_columns import FIRST_EDITION
+from attentiontuner.experiments.planning.recipe import (
     BOUNDED,
     BOUNDED_NO_PAIRS,
-    FEW,
-    FIRST_EDITION,
-    MEMORY_DEMONSTRATIONS,
     NO_PAIRS,
     RECALL,
-    RECIPES,
     TUNER,
     VANILLA,
     Column,
     Recipe,
-    method_titles,
 )
+from attentiontuner.experiments.planning.recipes import BENCHMARKS, RECIPES, method_titles
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.experiments.records import Record
 from attentiontuner.tasks.task import get_task

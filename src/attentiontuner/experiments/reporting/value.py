@@ -6,7 +6,8 @@ from pathlib import Path
 
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.published import HumanTime
-from attentiontuner.experiments.planning.recipes import RECIPES, VANILLA
+from attentiontuner.experiments.planning.recipe import VANILLA
+from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.experiments.records import Record
 from attentiontuner.experiments.reporting.tables import NOTHING, Grid, entry_of
