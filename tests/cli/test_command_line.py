@@ -156,7 +156,7 @@ def test_what_cannot_be_imported(tmp_path, capsys):
         ("train toy --data DATA --out DATA", "--out DATA is a data set: give another folder for the run"),
         (
             "annotate DATA --suggest FOLDER",
-            "--suggest FOLDER is not a run: it has no config.json; give a folder made",
+            "--suggest FOLDER holds neither a trained run (config.json) nor a memory report (recommended.json)",
         ),
         ("collect toy --out FOLDER/d --shard-episodes 0", "--shard-episodes 0: give at least 1"),
     ],

@@ -28,8 +28,9 @@ def reproduce(
 
     Args:
         recipe: from the paper: table1, placement, missing, imprecise-p, imprecise-pq, scaling, split, value;
-            beyond it: few, robots, popgym, minigrid-memory, controls, precision, recall, first-edition,
-            recall-ablation, recall-ablation-images, sloppy, sparse, recall-labels, modulus, longer.
+            beyond it: few, robots, robots-camera, memories, popgym, minigrid-memory, controls, padding, precision,
+            recall, first-edition, recall-ablation, recall-ablation-images, sloppy, sparse, recall-labels, modulus,
+            longer.
         records: folder of the records; those of several machines are merged by copying files.
         methods: other methods to run on the recipe's tasks, such as one of your own, separated by commas.
         only: tasks, methods and conditions to keep, separated by commas.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 from attentiontuner.data.batch import Batch
 from attentiontuner.models.actions import ActionHead
 from attentiontuner.models.bound import Bound
@@ -97,7 +98,9 @@ class Network(nn.Module, ABC):
     def bounded(self, bound: Bound) -> "Network":
         """This network, playing with a bounded memory."""
         architecture = self.config.architecture
-        raise UserError(f"a memory of {bound.places} steps: a {architecture} network cannot choose what to keep")
+        raise UserError(
+            f"a memory of {counted(bound.places, 'step', form=',')}: a {architecture} network cannot choose what to keep"
+        )
 
     def fit(self, observed: Observed, frames: int) -> None:
         """Look at the training set: blocks of distinct observations with how many steps saw each, about `frames` of
