@@ -97,10 +97,8 @@ class Network(nn.Module, ABC):
 
     def bounded(self, bound: Bound) -> "Network":
         """This network, playing with a bounded memory."""
-        architecture = self.config.architecture
-        raise UserError(
-            f"a memory of {counted(bound.places, 'step', form=',')}: a {architecture} network cannot choose what to keep"
-        )
+        memory = f"a memory of {counted(bound.places, 'step', form=',')}"
+        raise UserError(f"{memory}: a {self.config.architecture} network cannot choose what to keep")
 
     def fit(self, observed: Observed, frames: int) -> None:
         """Look at the training set: blocks of distinct observations with how many steps saw each, about `frames` of
