@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save
 
 from attentiontuner.cli import main
+from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation import publishing
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.policy import load_policy
@@ -81,6 +82,25 @@ def test_tables_are_published_without_what_was_never_seen(run):
     assert torch.equal(whole[seen], network.state_dict()[table][seen].half())
     assert not whole[~seen].any()
     assert f"float16, {made.nbytes / 1000:,.0f} kB" in (made.run.path / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        (torch.zeros(0, 128), torch.tensor([10**13])),  # of so many rows nobody has room
+        (torch.zeros(0, 0), torch.tensor([2**62])),
+        (torch.zeros(0, 4), torch.tensor([-3])),
+        (torch.ones(1, 4), torch.tensor([0.0, 3.0])),
+        (torch.ones(1, 4), torch.tensor([[0, 3], [0, 3]])),
+        (torch.ones(1, 4), torch.tensor(3)),
+        (torch.tensor(1.0), torch.tensor([0, 3])),
+        (torch.ones(2, 4), torch.tensor([1, 3])),
+        (torch.ones(1, 4), torch.tensor([3, 3])),
+    ],
+)
+def test_rows_that_cannot_stand_where_a_file_says_are_damage(table, rows):
+    with pytest.raises(UserError, match="it says wrongly where the rows of table stand"):
+        parse_weights(save({"table": table, "rows of table": rows}), Path("model.safetensors"))
 
 
 def test_a_folder_that_is_there_and_a_run_that_is_not_are_refused(run, capsys):

@@ -137,3 +137,12 @@ def test_a_run_without_pairs_cannot_annotate(store, tmp_path):
     with pytest.raises(UserError, match="was trained without pairs"):
         annotate_by_run(store.path, tmp_path / "plain", "machine")
     assert "machine" not in DemoStore.open(store.path).annotators()
+
+
+@pytest.mark.parametrize("method", ["gru", "lru"])
+def test_a_probe_that_finds_something_at_every_step_cannot_annotate(store, tmp_path, method):
+    small = {"d_model": 16, "feedforward": 16}
+    train(paper_config(Task.from_data(store), method, small, epochs=1, labels="exact"), store, tmp_path / "probing")
+    with pytest.raises(UserError, match=f"a probe of method '{method}' says where to look, not whether"):
+        annotate_by_run(store.path, tmp_path / "probing", "machine")
+    assert "machine" not in DemoStore.open(store.path).annotators()

@@ -83,6 +83,7 @@ def test_what_was_trained_on_windows_plays_with_as_large_a_memory(tmp_path, caps
 
 
 REFUSED = {
+    ("--window", "5", "--learn-padding"): "--learn-padding fills up whole demonstrations: leave it out with --window",
     ("--method", "vanilla", "--window", "5"): "--window: method 'vanilla' learns from whole demonstrations; "
     "recall-vanilla and recall can",
     ("--window", "1"): "--window is 1: give 2 steps or more",

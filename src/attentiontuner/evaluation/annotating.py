@@ -61,6 +61,9 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
         raise UserError(f"the labels of {EXPERT!r} belong to the scripted expert: give the run's another name")
     if not trained.config.supervised():
         raise UserError(f"{run} was trained without pairs, with method {trained.config.method!r}: it knows of none")
+    if not trained.config.way.annotates:
+        what = f"a probe of method {trained.config.method!r} says where to look, not whether there is something"
+        raise UserError(f"{run} cannot annotate: {what}; give a run of recall, slots or attentiontuner")
     if not 0 < threshold <= 1:
         raise UserError(f"--threshold is {threshold}: give one above 0, up to 1")
     store = DemoStore.open(root).annotated_by(None)

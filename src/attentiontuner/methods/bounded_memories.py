@@ -75,6 +75,7 @@ class Gru(GruWithoutPairs):
     title = "GRU"
     pairs = True
     without_pairs = "gru-vanilla"
+    annotates = False  # a probe says where to look, not whether
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
         from attentiontuner.losses import retrieval_loss
@@ -100,6 +101,7 @@ class Lru(LruWithoutPairs):
     title = "Linear recurrence"
     pairs = True
     without_pairs = "lru-vanilla"
+    annotates = False  # a probe says where to look, not whether
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":
         from attentiontuner.losses import fading_loss, retrieval_loss, write_loss

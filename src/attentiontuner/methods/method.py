@@ -61,6 +61,7 @@ class Method:
         memory_weight: λ, the weight of its memory loss, where nothing is said.
         terms: the names of its loss's terms.
         windows: whether it can learn from windows of episodes (`data.windows`).
+        annotates: whether a run of it may annotate: it also tells where nothing is recalled.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,7 @@ class Method:
     memory_weight: ClassVar[float] = 1.0
     terms: ClassVar[tuple[str, ...]] = ("imitation", "memory")
     windows: ClassVar[bool] = False
+    annotates: ClassVar[bool] = True
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
         """Fields of `TrainConfig` where they differ from the usual, the network's under "model"; `data` is None where
@@ -120,8 +122,8 @@ class Method:
 
     def recall_strength(self, output: "Output", block: "Block") -> "Tensor | None":
         """How strongly each step of a block (`data.blocks`) recalls each one up to its last, `[E, Q, P]`, from the
-        supervised heads of `output`: only the order within a row is looked at, to say how often it recalls what the
-        expert did. None: it does not tell."""
+        supervised heads of `output`: the order within a row says how often it recalls what the expert did, and where it
+        `annotates` exp of it is how much is recalled. None: it does not tell."""
         return None
 
     def memory_loss(self, output: "Output", batch: "Batch", config: "TrainConfig") -> "Tensor":

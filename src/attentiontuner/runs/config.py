@@ -141,6 +141,8 @@ class TrainConfig:
         if self.window is not None and not method.windows:
             able = " and ".join(name for name, other in all_methods().items() if other.windows)
             raise UserError(f"--window: method {self.method!r} learns from whole demonstrations; {able} can")
+        if self.window is not None and self.learn_padding:
+            raise UserError("--learn-padding fills up whole demonstrations: leave it out with --window")
         if self.window is not None and self.heatmap_epochs:
             raise UserError("--heatmap-epochs: heatmaps are of whole demonstrations: leave it out with --window")
         method.supervised(self)

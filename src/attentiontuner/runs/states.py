@@ -9,6 +9,7 @@ Torch is imported when weights are read or written.
 """
 
 import hashlib
+import math
 import re
 import shutil
 from collections.abc import Mapping
@@ -219,8 +220,10 @@ def with_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     whole = {name: tensor for name, tensor in tensors.items() if not name.startswith(ROWS_OF)}
     for name, tensor in whole.items():
         if (places := tensors.get(ROWS_OF + name)) is not None:
-            *rows, count = places.tolist()
-            fits = tensor.nbytes // max(len(tensor), 1) * count <= LARGEST_TABLE
+            listed = str(places.dtype) == "torch.int64" and places.dim() == 1 and tensor.dim() > 0
+            *rows, count = places.tolist() if listed else [-1]
+            row_bytes = max(1, tensor.element_size() * math.prod(tensor.shape[1:]))
+            fits = 0 <= count * row_bytes <= LARGEST_TABLE
             if not fits or len(rows) != len(tensor) or not all(0 <= row < count for row in rows):
                 raise ValueError(f"it says wrongly where the rows of {name} stand")
             whole[name] = tensor.new_zeros(count, *tensor.shape[1:])

@@ -62,8 +62,7 @@ from attentiontuner.tasks.task import get_task
 from attentiontuner.viz.page import page
 
 PAGE_TABLES = {"results": page_table, "few": page_few, "memories": page_memories}
-"""Tables that stand between marker lines of a page, such as the README, by name."""
-"""The tables of a README, each between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+"""Tables that stand in a page, such as the README, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 SHOWN_HEADS = ("standard", "few-100")
 """Conditions whose attention is shown: of each task the first it has records of."""
