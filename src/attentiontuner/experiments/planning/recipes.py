@@ -113,6 +113,7 @@ ROBOT_TASKS = ("remember-reach", "remember-colour", "blink-count")
 POPGYM_GAMES = (
     *("count-recall", "repeat-first", "repeat-previous", "autoencode"),
     *("higher-lower", "concentration", "battleship"),
+    *("position-only-pendulum", "noisy-position-only-pendulum"),
 )
 TMAZES = ("tmaze-300", "tmaze-1000")
 MEMORY_TASKS = ("hallway", "counting", *TMAZES)
@@ -495,7 +496,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "popgym",
-            "Seven games of POPGym at three levels (not in the paper)",
+            "Nine games of POPGym at three levels (not in the paper)",
             POPGYM_TASKS,
             _few_columns(BENCHMARK_SIZES),
             seeds=FEW_SEEDS,
