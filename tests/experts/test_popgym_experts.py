@@ -95,8 +95,8 @@ def test_who_sees_the_speed_is_always_said_to_solve_the_pendulum(name):
 def test_the_pendulum_is_played_nearly_as_if_its_speed_were_seen(name):
     seeds = range(8)
     shown = np.mean(list(of_who_sees_the_speed(name, seeds)))
-    lost = {"noisy-position-only-pendulum-easy": 0.05, "noisy": 0.35}
-    allowed = next((value for level, value in lost.items() if level in name), 0.005)
+    lost = {"easy": 0.01, "medium": 0.2, "hard": 0.35} if "noisy" in name else {}
+    allowed = lost.get(name.rpartition("-")[2], 0.002)
     assert np.mean([total(episode) for episode in played(name, seeds)]) >= shown - allowed
 
 
@@ -108,13 +108,13 @@ def test_pendulums_recall_the_steps_that_tell_the_speed():
 
 
 def test_a_noisy_pendulum_is_found_from_its_window_alone():
-    """Whatever was seen before the window, the torque comes from what the expert says that it recalls."""
+    """Whatever was seen before step 60, soon after step 75 the torque comes from what the expert says it recalls."""
     task = get_task("popgym-noisy-position-only-pendulum-easy")
     env = task.make_env()
     env.reset(seed=0)
     as_it_was, otherwise = task.make_expert(env), task.make_expert(env)
     (episode,) = played(task.name, [0])
-    for q, seen in enumerate(episode.demonstration.observations[:120]):
+    for q, seen in enumerate(episode.demonstration.observations[:78]):
         changed = np.float32([seen[1], -seen[0]]) if q < 60 else seen
         torques = [expert.decide(given).action for expert, given in ((as_it_was, seen), (otherwise, changed))]
         otherwise._torques[-1] = as_it_was._torques[-1]  # the same pendulum was pushed
