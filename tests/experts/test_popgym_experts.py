@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from attentiontuner.collecting.episode import record_episode
+from attentiontuner.experts.pendulum import best_torque
 from attentiontuner.tasks.task import all_tasks, get_task
 
 pytest.importorskip("popgym")
 
 GAMES = sorted(name for name in all_tasks() if name.startswith("popgym-"))
-EXACT = [name for name in GAMES if not name.startswith(("popgym-higher", "popgym-conc", "popgym-battle"))]
+PENDULUMS = [name for name in GAMES if name.endswith("pendulum", 0, name.rindex("-"))]
+OF_LUCK = ("popgym-higher", "popgym-conc", "popgym-battle")
+EXACT = [name for name in GAMES if name not in PENDULUMS and not name.startswith(OF_LUCK)]
 
 
 def played(name, seeds):
@@ -40,8 +43,8 @@ def choices(episode, sizes):
     return [part.argmax(1) for part in parts]
 
 
-def test_there_are_seven_games_at_three_levels():
-    assert len(GAMES) == 21
+def test_there_are_nine_games_at_three_levels():
+    assert len(GAMES) == 27
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -60,9 +63,62 @@ def test_every_episode_is_solved_within_the_horizon(name):
 @pytest.mark.parametrize("name", GAMES)
 def test_a_thousand_seeds(name):
     returns = [total(episode) for episode in played(name, range(1000))]
-    least = {"higher": 0.5, "concentration": 0.72, "battleship": 0.5}
+    least = {
+        **{"higher": 0.5, "concentration": 0.72, "battleship": 0.5},
+        **{"noisy-position-only-pendulum-easy": 0.88, "noisy": 0.62, "pendulum-easy": 0.905, "pendulum": 0.81},
+    }
     expected = next((value for game, value in least.items() if game in name), 1 - 1e-4)
     assert np.mean(returns) >= expected
+
+
+def of_who_sees_the_speed(name, seeds):
+    env = get_task(name).make_env()
+    for seed in seeds:
+        env.reset(seed=seed)
+        gained, over = 0.0, False
+        while not over:
+            torque = best_torque(*map(float, env.unwrapped.state))
+            _, reward, _, over, _ = env.step(np.array([torque], np.float32))
+            gained += reward
+        yield gained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PENDULUMS if "noisy" not in name])
+def test_who_sees_the_speed_is_always_said_to_solve_the_pendulum(name):
+    returns = list(of_who_sees_the_speed(name, range(1000)))
+    assert 0 <= min(returns) - get_task(name).success.least < 0.02
+    assert get_task(name).success.least < np.mean(returns)
+
+
+@pytest.mark.parametrize("name", PENDULUMS)
+def test_the_pendulum_is_played_nearly_as_if_its_speed_were_seen(name):
+    seeds = range(8)
+    shown = np.mean(list(of_who_sees_the_speed(name, seeds)))
+    lost = {"easy": 0.01, "medium": 0.2, "hard": 0.35} if "noisy" in name else {}
+    allowed = lost.get(name.rpartition("-")[2], 0.002)
+    assert np.mean([total(episode) for episode in played(name, seeds)]) >= shown - allowed
+
+
+def test_pendulums_recall_the_steps_that_tell_the_speed():
+    (exact,) = played("popgym-position-only-pendulum-hard", [1])
+    assert rows(exact) == {q: [q - 1] for q in range(1, 100)}
+    (noisy,) = played("popgym-noisy-position-only-pendulum-hard", [1])
+    assert rows(noisy) == {q: list(range(max(0, q - 15), q)) for q in range(1, 200)}
+
+
+def test_a_noisy_pendulum_is_found_from_its_window_alone():
+    """Whatever was seen before step 60, soon after step 75 the torque comes from what the expert says it recalls."""
+    task = get_task("popgym-noisy-position-only-pendulum-easy")
+    env = task.make_env()
+    env.reset(seed=0)
+    as_it_was, otherwise = task.make_expert(env), task.make_expert(env)
+    (episode,) = played(task.name, [0])
+    for q, seen in enumerate(episode.demonstration.observations[:78]):
+        changed = np.float32([seen[1], -seen[0]]) if q < 60 else seen
+        torques = [expert.decide(given).action for expert, given in ((as_it_was, seen), (otherwise, changed))]
+        otherwise._torques[-1] = as_it_was._torques[-1]  # the same pendulum was pushed
+    assert torques[0] == pytest.approx(torques[1], abs=0.02)
 
 
 def test_counting_recalls_every_step_that_dealt_the_card_asked_for():

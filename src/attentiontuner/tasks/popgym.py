@@ -1,4 +1,4 @@
-"""Seven games of POPGym at three levels each, a row each: their observations and actions differ from level to level."""
+"""Nine games of POPGym at three levels each, a row each: their observations and actions differ from level to level."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +17,11 @@ KEYS_OF_SUITS = {"s": 0, "d": 1, "c": 2, "h": 3}
 
 EVERYTHING_RIGHT = ReturnAtLeast(0.9999)
 """Where a right action is rewarded as a wrong one is fined, and all rewards add up to 1."""
+
+POINTING = Part("vector", (2,))
+"""Cosine and sine of an angle."""
+
+TORQUE = ActionSpec.box([-2], [2])
 
 EXPERTS = "attentiontuner.experts"
 
@@ -57,12 +62,23 @@ INSTRUCTIONS = {
         p="The steps that tell of the shots that this one follows from.",
         q="The step at which a shot is chosen.",
     ),
+    "PositionOnlyPendulum": Instructions(
+        goal="A motor too weak to lift the pendulum swings it up and balances it. How fast it turns is not seen.",
+        p="The step before, which with the present one tells how fast it turns.",
+        q="Every step after the first.",
+    ),
+    "NoisyPositionOnlyPendulum": Instructions(
+        goal="A motor too weak to lift the pendulum swings it up and balances it. What is seen is not exact.",
+        p="The last steps, which together tell where the pendulum is and how fast it turns.",
+        q="Every step after the first.",
+    ),
 }
 
 
-def _row(game: str, level: str, choices: Sequence[int], actions: ActionSpec, horizon: int, **more: Any) -> None:
-    """The row of a game at a level; `choices` are how many values each number of an observation has."""
-    seen = Part("vector", (sum(choices),), choices=tuple(choices))
+def _row(game: str, level: str, seen: Sequence[int] | Part, actions: ActionSpec, horizon: int, **more: Any) -> None:
+    """The row of a game at a level; `seen` is what an observation is, or how many values each number of it has."""
+    if not isinstance(seen, Part):
+        seen = Part("vector", (sum(seen),), choices=tuple(seen))
     words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in game + level)
     register_task(
         Task(
@@ -134,3 +150,19 @@ for _level, _side in zip(LEVELS, (8, 10, 12), strict=True):
         expert=f"{EXPERTS}.battleship:BattleshipExpert",
         wrap="attentiontuner.envs.popgym_wraps:LastShot",
     )
+
+for _game, _most, _least in (
+    ("PositionOnlyPendulum", (200, 150, 100), (0.76, 0.68, 0.52)),
+    ("NoisyPositionOnlyPendulum", (200, 200, 200), (0.45, 0.45, 0.45)),
+):
+    for _level, _steps, _return in zip(LEVELS, _most, _least, strict=True):
+        _row(
+            *(_game, _level, POINTING),
+            actions=TORQUE,
+            horizon=_steps,
+            expert=f"{EXPERTS}.pendulum:{_game}Expert",
+            success=ReturnAtLeast(_return),
+            every_attempt_succeeds=False,
+            keys={"ArrowLeft": 0, "ArrowRight": 1, " ": 2},
+            moves={"left": (2,), "right": (-2,), "nothing": (0,)},
+        )

@@ -146,7 +146,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "popgym",
-            "Seven games of POPGym at three levels (not in the paper)",
+            "Nine games of POPGym at three levels (not in the paper)",
             POPGYM_TASKS,
             few_columns(BENCHMARK_SIZES),
             seeds=FEW_SEEDS,

@@ -7,6 +7,7 @@ ROBOT_TASKS = ("remember-reach", "remember-colour", "blink-count")
 POPGYM_GAMES = (
     *("count-recall", "repeat-first", "repeat-previous", "autoencode"),
     *("higher-lower", "concentration", "battleship"),
+    *("position-only-pendulum", "noisy-position-only-pendulum"),
 )
 TMAZES = ("tmaze-300", "tmaze-1000")
 MEMORY_TASKS = ("hallway", "counting", *TMAZES)
