@@ -343,11 +343,12 @@ def test_one_collection_at_a_time(tmp_path):
         collect(TASK, 8, 1, tmp_path / "d", workers=1)
 
 
-def start(out: Path, shards: int = 5) -> "subprocess.Popen[str]":
-    """A collection of many small shards in two workers, returned once both run and the manifest lists `shards`."""
+def start(out: Path, shards: int = 5, pause: float = 0.01) -> "subprocess.Popen[str]":
+    """A collection of many small shards in two workers, returned once both run and the manifest lists `shards`; all of
+    it takes 600 times as many seconds as the `pause` of an episode."""
     size = ["--episodes", 1200, "--shard-episodes", 20, "--set", "length=30"]
     words = command(*TOY, "collect", "toy", "--seed", 5, "--out", out, "--workers", 2, *size)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": "0.01"}  # six seconds in all
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TOY_PAUSE": str(pause)}
     process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until = time.monotonic() + 120
     while len(workers_of(process)) != 2 or len(listed(out)) < shards:
@@ -415,7 +416,7 @@ def test_a_terminated_collection_cleans_up(tmp_path):
 
 
 def test_a_dead_worker_is_one_clear_line(tmp_path):
-    process = start(tmp_path / "d")
+    process = start(tmp_path / "d", pause=0.1)  # nobody is done before one of them is killed
     os.kill(workers_of(process)[0], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2, said
