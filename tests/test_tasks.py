@@ -62,7 +62,7 @@ def _in_two_lines(env):
 
 
 def test_unknown_names_and_settings_are_refused_in_words():
-    with pytest.raises(UserError, match="unknown task 'halway': the tasks are hallway.*--import FILE"):
+    with pytest.raises(UserError, match="unknown task 'halway': did you mean hallway\\?.*--import FILE"):
         get_task("halway")
     with pytest.raises(UserError, match="does not take these settings.*width"):
         get_task("toy", {"width": 1}).make_env()

@@ -95,6 +95,17 @@ def test_tasks_lists_everything():
     assert rows["toy"]["observation"] == {"kind": "grid", "shape": [2, 2, 1], "symbols": [5]}
 
 
+def test_tasks_tells_everything_about_one(capsys):
+    assert main(["tasks", "hallway"]) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for part in ("Look at the object in the first room", "left, right, forward", "length=30", "LTMB-Hallway-v0"):
+        assert part in told
+    assert main(["tasks", "hallway", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"] == {"length": 30}
+    assert main(["tasks", "halway"]) == 2
+    assert "did you mean hallway?" in capsys.readouterr().err
+
+
 def test_tasks_names_the_command_for_a_missing_package(tmp_path):
     code = """
 from dataclasses import replace
@@ -187,7 +198,7 @@ def test_parts_and_other_actions_are_described(tmp_path, capsys):
 
 
 def test_unknown_task(tmp_path):
-    assert_refused(run("collect", "halway", "--out", tmp_path / "d"), "unknown task 'halway'", "hallway, ordering")
+    assert_refused(run("collect", "halway", "--out", tmp_path / "d"), "unknown task 'halway'", "mean hallway?")
     assert not (tmp_path / "d").exists()
 
 

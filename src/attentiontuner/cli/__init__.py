@@ -9,7 +9,7 @@ from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.core.threads import wait_briefly
 
 COMMANDS = {
-    "tasks": "List the tasks and what they ask for.",
+    "tasks": "List the tasks, or say everything about one.",
     "collect": "Record demonstrations of a task with its scripted expert, memory pairs included.",
     "convert": "Bring a LeRobot or Minari data set in, or write one.",
     "inspect": "Say what a data set holds; check it; draw it.",

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -343,8 +344,10 @@ def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
     """The task called `name`, with some of its settings replaced."""
     tasks = all_tasks()
     if name not in tasks:
+        alike = get_close_matches(name, tasks)
+        meant = f"did you mean {' or '.join(alike)}? " if alike else ""
         raise UserError(
-            f"unknown task {name!r}: the tasks are {', '.join(tasks)}; `attentiontuner tasks` describes them; "
-            "for a task of your own write `attentiontuner --import FILE ...`"
+            f"unknown task {name!r}: {meant}`attentiontuner tasks` lists them; for a task of your own write "
+            "`attentiontuner --import FILE ...`"
         )
     return tasks[name].with_settings(settings or {})
