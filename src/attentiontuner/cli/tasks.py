@@ -73,7 +73,7 @@ def print_one(task: "Task") -> None:
         "settings": ", ".join(f"{setting}={value}" for setting, value in task.settings.items()),
         "environment": task.env_id or "none: it can be trained on, not played",
         "expert": "scripted; it says what it recalls" if task.expert is not None else "none: play it by hand",
-        "data set": f"{task.demonstrations:,} demonstrations, where nothing is said",
+        "data set": f"{counted(task.demonstrations, 'demonstration', form=',')}, where nothing is said",
         "install": task.needs[1] if task.needs is not None and not task.installed else "",
     }
     table = Table(show_header=False, title=f"{task.name}: {task.title}", title_justify="left")
