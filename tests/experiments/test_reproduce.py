@@ -43,6 +43,12 @@ SOME = {
     "popgym": ["popgym-battleship-easy", "few-100", "vanilla", "recall"],  # its actions are two choices at once
     "minigrid-memory": ["minigrid-memory-s7", "few-100", "recall"],
     "recall-ablation-images": ["mystery-path", "few-300-no-looks"],
+    "robots": ["remember-colour", "few-100", "few-100-no-memory"],
+    "robots-camera": ["blink-count"],
+    "first-edition": ["hallway", "mystery-path"],
+    "longer": ["hallway"],
+    "imprecise-p": ["hallway"],
+    "imprecise-pq": ["mortar-mayhem", "hallway", "noise-pq-0.5", "noise-pq-2", "standard"],
 }
 
 
