@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 import zstandard
 
+from attentiontuner.core.files import write_bytes
 from attentiontuner.demos import Annotation, DemoStore, PairTable, read_annotations, write_annotation
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.players import RandomPolicy
@@ -28,7 +30,7 @@ from attentiontuner.insight.inference import Inferred
 from attentiontuner.insight.need import Need
 from attentiontuner.insight.recommendations import read_recommendations
 from attentiontuner.runs.run import Run
-from attentiontuner.runs.states import State
+from attentiontuner.runs.states import State, weight_bytes
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.times import record_playing, times
 from tests.bad_input.kinds import Kind, check
@@ -63,6 +65,10 @@ def read_run(root: Path) -> None:
     run.load_model()
     run.longest()
     run.begin(toy_config(), {"frames": "x"}, {})
+
+
+def load(root: Path, run: str) -> None:
+    Run.open(root / run).load_model()
 
 
 def go_on(root: Path) -> None:
@@ -121,6 +127,9 @@ def list_state(root: Path) -> None:
     (folder / "state.json").write_text(json.dumps(value))
 
 
+OTHERS = "recall", "lru", "slots"
+"""Methods whose networks have fields of their own."""
+
 STATE = "run/state/00001-00000"
 KINDS = {
     "manifest": Kind("data/manifest.json", read_data),
@@ -129,6 +138,9 @@ KINDS = {
     "annotations": Kind("data/annotations/anna/00000.jsonl", read_labels, lines=True),
     "configuration": Kind("run/config.json", read_run),
     "weights": Kind("run/model.safetensors", read_run, agree=lambda root: shutil.rmtree(root / "run" / "state")),
+    **{
+        f"configuration of {name}": Kind(f"{name}-run/config.json", partial(load, run=f"{name}-run")) for name in OTHERS
+    },
     "metrics": Kind("run/metrics.jsonl", read_epochs, lines=True),
     "state": Kind(f"{STATE}/state.json", go_on),
     "latest": Kind("run/state/latest", go_on),
@@ -159,6 +171,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_annotation(root / "data", "anna", episode, made)
     write_remark(root / "data", "anna", 5, Remark("a word", True))
     record_playing(root / "data", 0, "anna", 3.0)
+    for method in OTHERS:
+        other = toy_config(method=method)
+        Run(root / f"{method}-run").begin(other, {"frames": "x"}, {}, longest=8)
+        write_bytes(root / f"{method}-run" / "model.safetensors", weight_bytes(other.network.build().state_dict()))
     config, run = toy_config(), Run(root / "run")
     run.begin(config, {"frames": "x"}, {"python": "3"}, longest=8)
     epoch = {"epoch": 1, "imitation_loss": 1.0, "memory_loss": 0.5, "seconds": 1.0}

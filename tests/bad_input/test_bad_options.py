@@ -2,11 +2,7 @@
 
 import random
 import re
-import resource
 import shutil
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ import pytest
 from attentiontuner.cli import COMMANDS, main
 from attentiontuner.studio import server
 from attentiontuner.training.train import train
+from tests.bad_input.limits import in_time
 from tests.bad_input.test_bad_commands import WORDS, outcome
 from tests.demos.examples import write_store
 from tests.experiments.made import write_all
@@ -98,30 +95,6 @@ def options_of(verb: str, capsys: Any) -> dict[str, str]:
     return {name: value for name, value in found if name not in NEVER}
 
 
-class Hang(BaseException):
-    """Nothing that a command turns into a line."""
-
-
-@contextmanager
-def in_time() -> Iterator[None]:
-    """What takes longer is a hang, what takes more room a `MemoryError`."""
-
-    def late(number: int, frame: object) -> None:
-        raise Hang(f"not over after {SECONDS} seconds")
-
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before, hard = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGPROF, late)
-    resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, hard))
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
-        signal.signal(signal.SIGPROF, handler)
-
-
 def check(numbers: range, place: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     home = tmp_path / "home"
     known = {verb: options_of(verb, capsys) for verb in BASES}
@@ -140,7 +113,7 @@ def check(numbers: range, place: Path, tmp_path: Path, capsys: Any, monkeypatch:
             spoiled = rng.choice([word for word in WORDS if "\n" not in word and "\0" not in word])
             monkeypatch.setenv(rng.choice(["WORLD_SIZE", "OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "COLUMNS"]), spoiled)
         try:
-            with in_time():
+            with in_time(SECONDS, ROOM):
                 code = outcome(words)
         except BaseException as error:
             wrong.append(f"{short(words)}: {type(error).__name__}: {str(error)[:200]}")

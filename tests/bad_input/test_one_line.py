@@ -17,13 +17,12 @@ from attentiontuner.demos import DemoStore
 from attentiontuner.experiments.planning.cells import expand
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.records import finished, read_records, record_path, write_record
-from attentiontuner.models.sizes import RecallConfig, TransformerConfig
+from attentiontuner.models.sizes import GruConfig, RecallConfig, SlotsConfig, TransformerConfig
 from attentiontuner.spaces.observation import ObservationSpec
+from tests.bad_input.limits import BOMB_BYTES
 from tests.bad_input.spoiling import DEEP
 from tests.demos.examples import write_store
 from tests.experiments.made import make_record
-
-BOMB_BYTES = 100e6
 
 
 def allocation_failure() -> RuntimeError:
@@ -127,10 +126,15 @@ def test_words_of_a_few_characters_ask_for_no_gigabytes() -> None:
     }
 
 
-@pytest.mark.parametrize("network", [RecallConfig, TransformerConfig])
+@pytest.mark.parametrize("network", [RecallConfig, TransformerConfig, GruConfig])
 def test_networks_without_end_are_refused(network: Any) -> None:
     with pytest.raises(UserError, match="model layers: 1000000000 is not at most 1000"):
         network(ObservationSpec("vector", (2,)), 3, layers=10**9)
+
+
+def test_memories_without_end_are_refused() -> None:
+    with pytest.raises(UserError, match="model slots: 1000000000 is not from 1 to 10000"):
+        SlotsConfig(ObservationSpec("vector", (2,)), 3, slots=10**9)
 
 
 def test_bombs_cost_little(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_a_damaged_data_set_is_named(tmp_path):
         b"[]",
         json.dumps({**sound, "data_format": "hdf5x"}).encode(),
         json.dumps({**sound, "total_episodes": {}}).encode(),
+        json.dumps({**sound, "total_episodes": 2**31}).encode(),  # which Minari would count out
         json.dumps({**sound, "attentiontuner": "[1]"}).encode(),
         json.dumps({**sound, "attentiontuner": json.dumps({**ours, "settings": 3})}).encode(),
     ):

@@ -17,6 +17,7 @@ from attentiontuner.runs import run as run_module
 from attentiontuner.runs import states
 from attentiontuner.runs.run import Run
 from attentiontuner.runs.states import State
+from tests.bad_input.limits import BOMB_BYTES, Grown
 from tests.training.toys import toy_config
 
 
@@ -225,6 +226,22 @@ def test_what_a_run_says_of_itself_is_checked(tmp_path: Path, file: str, old: st
     path.write_text(text.replace(old, new))
     with pytest.raises(UserError, match=f"{file} is damaged: its content does not have its checksum"):
         run.load_model() if file == "config.json" else run.load_state()
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [("attentiontuner", {"d_model": 2**20}), ("recall", {"feedforward": 2**40}), ("gru", {"d_model": 2**20})],
+)
+def test_a_network_much_larger_than_its_weights_is_never_made(
+    tmp_path: Path, method: str, sizes: dict[str, int]
+) -> None:
+    small, large = toy_config(method=method), toy_config(method=method, model=sizes)
+    Run(tmp_path).begin(large, {}, {})
+    Run(tmp_path).save_state(State(1, 0, small.network.build().state_dict(), {}, {}), 1)
+    grown = Grown()
+    with pytest.raises(UserError, match="its weights do not fit"):
+        Run(tmp_path).load_model()
+    assert grown.bytes() < BOMB_BYTES
 
 
 def test_a_run_that_is_older_than_a_field_has_its_default(tmp_path: Path) -> None:

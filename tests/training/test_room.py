@@ -1,8 +1,10 @@
 """Batches that do not fit into memory are computed in parts; steps that take long are thrown away to stop in time."""
 
+import gc
 import os
 import signal
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,9 @@ import torch
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import Interrupted
 from attentiontuner.data.dataset import DemoData
+from attentiontuner.demos.store.packed import PackedDemos
+from attentiontuner.models.network import Network
+from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.run import Run
 from attentiontuner.training import abandoning, room
 from attentiontuner.training import train as train_module
@@ -39,6 +44,23 @@ def test_parts_have_the_gradient_of_the_whole(tmp_path: Path, method: str) -> No
         found.append([torch.tensor(list(step.collect().values())), *gradients])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["attentiontuner", "recall", "slots"])
+def test_trained_networks_are_forgotten(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that trains one after another does not grow."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    config, whole = toy_config(method=method, epochs=1, labels="exact"), room.kept_bytes
+
+    def noted(config: TrainConfig, model: Network, one: PackedDemos) -> float:
+        made.extend(map(weakref.ref, model.parameters()))
+        return whole(config, model, one)
+
+    monkeypatch.setattr(room, "kept_bytes", noted)
+    train(config, toy_store(tmp_path / "data"), tmp_path / "run", device="cpu")
+    gc.collect()
+    assert made
+    assert [parameter() for parameter in made if parameter() is not None] == []
 
 
 def test_a_batch_is_cut_where_it_does_not_fit_and_stays_so(tmp_path: Path, monkeypatch, capsys) -> None:

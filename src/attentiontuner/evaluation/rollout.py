@@ -88,11 +88,12 @@ class EpisodeResult:
         return cls(int(value["episode"]), int(value["seed"]), success, total, int(value["length"]))
 
 
-def default_workers(task: Task, episodes: int) -> int:
-    """Worker processes worth starting for that many episodes on this machine; none where they would not know the
-    task."""
-    several = episodes >= SEVERAL_WORKERS_FROM and usable_cores() > 1 and not why_it_cannot_travel(task)
-    return usable_cores() if several else 0
+def default_workers(task: Task, episodes: int, cores: int | None = None) -> int:
+    """Worker processes worth starting for that many episodes on `cores` CPU cores, by default all that may be used;
+    none where they would not know the task."""
+    cores = usable_cores() if cores is None else cores
+    several = episodes >= SEVERAL_WORKERS_FROM and cores > 1 and not why_it_cannot_travel(task)
+    return cores if several else 0
 
 
 def rollout(

@@ -40,6 +40,10 @@ MOST_LAYERS = 1000
 """More would be built one by one for hours."""
 
 
+MOST_SLOTS = 10_000
+"""Weights do not tell how many there are; each is a step that every episode played holds."""
+
+
 @dataclass(frozen=True)
 class NetworkConfig(ABC):
     """Sizes of a network. A subclass adds its own fields, names its `architecture`, and builds it.
@@ -358,6 +362,7 @@ class RecurrentConfig(NetworkConfig):
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         for name in ("d_model", "layers", "feedforward"):
             self.check_range(name, getattr(self, name) >= 1, "1 or more")
+        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
         self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
         self.check_range("span", 1 < self.span < math.inf, "above 1")
 
@@ -407,4 +412,4 @@ class SlotsConfig(RecurrentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_range("slots", self.slots >= 1, "1 or more")
+        self.check_range("slots", 1 <= self.slots <= MOST_SLOTS, f"from 1 to {MOST_SLOTS}")

@@ -252,14 +252,18 @@ class Run:
         config, path = self.open(self.path).config(), self.weights(best)
         content = read_bytes(path)
         sha256 = hashlib.sha256(content).hexdigest()
+        weights = self._checked(content, path, sha256)
+        unfit = UserError(
+            f"{path}: its weights do not fit {CONFIG}; it is damaged, or another version of attentiontuner made it"
+        )
+        if states.much_larger(config.network, weights):
+            raise unfit
         with reading(self.path / CONFIG):
             model = config.network.build()
         try:
-            model.load_state_dict(self._checked(content, path, sha256))
+            model.load_state_dict(weights)
         except RuntimeError as error:
-            raise UserError(
-                f"{path}: its weights do not fit {CONFIG}; it is damaged, or another version of attentiontuner made it"
-            ) from error
+            raise unfit from error
         return Trained(self, model.eval(), config, sha256)
 
     def _checked(self, content: bytes, path: Path, sha256: str) -> "dict[str, Tensor]":

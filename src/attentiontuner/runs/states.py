@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+    from attentiontuner.models.sizes import NetworkConfig
+
 LATEST, STATE_FILE, MODEL_FILE, TRAINING_FILE = "latest", "state.json", "model.safetensors", "training.safetensors"
 
 
@@ -198,8 +200,11 @@ def parse_weights(content: bytes, path: Path, sha256: str | None = None) -> "dic
 ROWS_OF = "rows of "
 """Before a tensor's name: where the rows it has stood, int64 `[rows + 1]`, last of all how many there were."""
 
-LARGEST_TABLE = 2**30
-"""Bytes that a tensor may be filled up to."""
+LARGEST_TABLES = 2**30
+"""Bytes that the tensors of a file may be filled up to, together."""
+
+BESIDE_WEIGHTS = 2**24
+"""Numbers that a network may hold beside its weights."""
 
 
 def without_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -218,17 +223,33 @@ def without_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
 def with_empty_rows(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """The inverse of `without_empty_rows`."""
     whole = {name: tensor for name, tensor in tensors.items() if not name.startswith(ROWS_OF)}
+    room = LARGEST_TABLES
     for name, tensor in whole.items():
         if (places := tensors.get(ROWS_OF + name)) is not None:
             listed = str(places.dtype) == "torch.int64" and places.dim() == 1 and tensor.dim() > 0
             *rows, count = places.tolist() if listed else [-1]
             row_bytes = max(1, tensor.element_size() * math.prod(tensor.shape[1:]))
-            fits = 0 <= count * row_bytes <= LARGEST_TABLE
+            fits = 0 <= count * row_bytes <= room
+            room -= count * row_bytes
             if not fits or len(rows) != len(tensor) or not all(0 <= row < count for row in rows):
                 raise ValueError(f"it says wrongly where the rows of {name} stand")
             whole[name] = tensor.new_zeros(count, *tensor.shape[1:])
             whole[name][rows] = tensor
     return whole
+
+
+def much_larger(network: "NetworkConfig", weights: "Mapping[str, Tensor]") -> bool:
+    """Whether a network needs far more memory than weights fill, as one that a spoiled configuration asks for: it is
+    laid out without any numbers first."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            plan = network.build()
+    except Exception:  # an encoder of one's own that looks at its numbers; what else is wrong shows in earnest
+        return False
+    needed = sum(tensor.numel() for tensor in (*plan.parameters(), *plan.buffers()))
+    return needed > BESIDE_WEIGHTS + sum(tensor.numel() for tensor in weights.values())
 
 
 def optimiser_tensors(optimiser: "Optimizer") -> "dict[str, Tensor]":

@@ -74,7 +74,7 @@ def kept_bytes(config: TrainConfig, model: Network, one: PackedDemos) -> float:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # itself it would keep the operation that made it, which keeps it: for ever
 
     training = model.training
     with torch.random.fork_rng([]), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):

@@ -158,10 +158,9 @@ def from_minari(
     the environment's reward threshold, or how they ended (`core.success.recorded_success`). `path` appears when
     everything is in it.
     """
-    minari = _minari()
     if isinstance(dataset, str):
         with _reading(dataset):
-            dataset = minari.load_dataset(dataset)
+            dataset = _load(dataset)
     with _reading(str(dataset.id)):
         head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
         environment = _environment(dataset)
@@ -197,6 +196,21 @@ def from_minari(
             bar.advance()
         writer.append(waiting, annotator)
     return DemoStore.open(path)
+
+
+def _load(dataset_id: str) -> Any:
+    """The local data set of that id. Minari counts out as many episodes as its head says, so that is compared with what
+    is there before."""
+    minari = _minari()
+    from minari.dataset.minari_storage import MinariStorage
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    data = Path(get_dataset_path(dataset_id), "data")
+    if data.exists():
+        said, there = MinariStorage.read(data).total_episodes, sum(path.stat().st_size for path in data.rglob("*"))
+        if said > there:
+            raise ValueError(f"its metadata speak of {said} episodes, and {there} bytes are there")
+    return minari.load_dataset(dataset_id)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.demos import DemoStore
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.policy import as_policy
+from attentiontuner.evaluation.rollout import default_workers
 from attentiontuner.experiments.planning.cells import (
     EVALUATION_SEED,
     TEST_DATA_SEED,
@@ -169,7 +170,7 @@ def _play(job: Job, task: Task, trained: Trained, out: Path) -> tuple[dict[str, 
         job.cell.episodes,
         EVALUATION_SEED,
         out,
-        workers=job.cores if job.cores > 1 else 0,
+        workers=default_workers(task, job.cell.episodes, job.cores),
         of={"policy": "model", "weights": trained.sha256},
     )
     return evaluation_part(results, EVALUATION_SEED), float(summary["seconds"])
