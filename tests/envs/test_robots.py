@@ -1,5 +1,6 @@
 """The robot tasks: real environments, decided by their seed, that give nothing away of what must be remembered."""
 
+import os
 import subprocess
 import sys
 
@@ -147,18 +148,26 @@ def test_many_environments_share_a_renderer(renderer):
     assert not np.array_equal(first[0], first[1])
 
 
-def test_without_a_renderer_there_is_a_clear_line():
+@pytest.mark.parametrize("named", ["off", "egl", "nonsense"])
+def test_without_a_renderer_there_is_a_clear_line_and_states_are_as_ever(named, tmp_path):
+    """`import mujoco` imports the renderer that MUJOCO_GL names, and fails with it where the driver is missing."""
+    broken = tmp_path / "OpenGL" / "__init__.py"
+    broken.parent.mkdir()
+    broken.write_text("raise AttributeError('no driver')")
     code = (
+        "import os\n"
         "from attentiontuner.tasks import get_task\n"
-        "get_task('remember-reach').make_env().reset(seed=0); print('states')\n"
+        "get_task('remember-reach').make_env().reset(seed=0); print('states', os.environ['MUJOCO_GL'])\n"
         "get_task('remember-reach', {'cameras': True}).make_env().reset(seed=0)\n"
     )
-    made = subprocess.run(
-        [sys.executable, "-c", code], env={"MUJOCO_GL": "off"}, capture_output=True, text=True, check=False
-    )
-    assert made.stdout == "states\n"
-    assert "UserError: no renderer for pictures of MuJoCo" in made.stderr.splitlines()[-1]
-    assert "states need none" in made.stderr.splitlines()[-1]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {"MUJOCO_GL": named, "PYTHONPATH": path}
+    made = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert made.stdout == f"states {named}\n"
+    line = made.stderr.splitlines()[-1]
+    assert f"UserError: no renderer for pictures of MuJoCo with MUJOCO_GL={named} (" in line
+    assert ("AttributeError: no driver" if named == "egl" else "none of egl, osmesa, glfw") in line
+    assert line.endswith("states need none")
 
 
 def test_without_mujoco_there_is_a_clear_line():

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.envs.robot_camera import PIXELS, Picture, take_picture
+from attentiontuner.envs.robot_camera import PIXELS, Picture, no_renderer_named, take_picture
 
 try:
     import mujoco
@@ -24,6 +24,9 @@ except ImportError:
     raise UserError(
         "the robot tasks need the package 'mujoco', which is missing: pip install 'attentiontuner[robots]'"
     ) from None
+except Exception:  # it imports the renderer that MUJOCO_GL names, which states do without
+    with no_renderer_named():
+        import mujoco
 
 Numbers = NDArray[np.float32]
 
