@@ -128,6 +128,19 @@ def test_pictures_show_what_numbers_say(renderer):
     check_env(get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped)
 
 
+def test_pictures_are_as_large_as_one_says(renderer):
+    """And show the same, a quarter as large: environments of several sizes draw in turns."""
+    sides = (64, True)
+    tasks = [get_task("remember-colour", {"cameras": side}) for side in sides]
+    envs = [task.make_env("rgb_array") for task in tasks]
+    small, usual = (task.seen(env.reset(seed=2)[0]) for task, env in zip(tasks, envs, strict=True))
+    assert (small["camera"].shape, usual["camera"].shape) == ((64, 64, 3), (128, 128, 3))
+    halved = usual["camera"].reshape(64, 2, 64, 2, 3).mean((1, 3))
+    assert np.abs(small["camera"] - halved).mean() < 4
+    assert np.array_equal(small["state"], usual["state"])
+    assert envs[0].render().shape == (256, 256, 3)
+
+
 def test_people_see_shadows_and_policies_do_not(renderer):
     env = get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped
     env.reset(seed=0)
@@ -236,7 +249,8 @@ def test_bad_settings_options_and_actions_are_refused_in_words():
         ("remember-reach", {"delay": 2}, "delay must be a whole number from 5 to 1000, not 2"),
         ("remember-colour", {"pads": 10}, "pads must be a whole number from 2 to 9, not 10"),
         ("blink-count", {"blinks": 0}, "blinks must be a whole number from 1 to 20, not 0"),
-        ("blink-count", {"cameras": "yes"}, "cameras must be true or false, not 'yes'"),
+        ("blink-count", {"cameras": "yes"}, "cameras must be true, false or pixels a side, 36 to 512, not 'yes'"),
+        ("blink-count", {"cameras": 8}, "cameras must be true, false or pixels a side, 36 to 512, not 8"),
         ("blink-count", {"disturbance": -1}, "disturbance must be a number from 0 to 1, not -1"),
         ("blink-count", {"lamps": 2}, "there is no setting 'lamps'; it takes blinks, cameras, disturbance"),
     ]:

@@ -17,7 +17,10 @@ Picture = NDArray[np.uint8]
 """`[side, side, 3]` RGB, row 0 at the top."""
 
 PIXELS = 128
-"""The side of a camera's picture."""
+"""The side of a camera's picture where nothing else is said."""
+
+FEWEST, MOST = 36, 512
+"""What else it may be: the smallest is what the paper's convolutions need."""
 
 CAMERA = "front"
 

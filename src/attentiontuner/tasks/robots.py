@@ -9,13 +9,17 @@ from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.task import Task, register_task
 
 ARM_NUMBERS = 14
-PICTURE = Part("image", (128, 128, 3))
+PIXELS = 128
+"""The side of a camera's picture where the setting `cameras` is true and no number."""
 
 
 def _seen(settings: Mapping[str, Any], numbers: int) -> ObservationSpec:
     """All `numbers`; with a camera its picture, and of the numbers the arm's alone."""
-    if settings.get("cameras") is True:
-        return ObservationSpec(parts={"camera": PICTURE, "state": Part("vector", (ARM_NUMBERS,))})
+    cameras = settings.get("cameras", False)
+    side = PIXELS if cameras is True else cameras
+    if isinstance(side, int) and side > 0:
+        camera = Part("image", (side, side, 3))
+        return ObservationSpec(parts={"camera": camera, "state": Part("vector", (ARM_NUMBERS,))})
     return ObservationSpec("vector", (numbers,))
 
 
