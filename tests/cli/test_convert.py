@@ -7,12 +7,13 @@ import pytest
 from tests.cli.command import assert_refused, run
 from tests.demos.examples import write_store
 from tests.demos.lerobot.examples import MADE, change_info, copy_of
+from tests.demos.lerobot.make_fixture import TASKS
 
 
 def test_in_and_out_again(tmp_path):
     done = run("convert", MADE, "--out", tmp_path / "robot", "--task", "cube")
     assert done.returncode == 0, done.stderr
-    assert "left out: language_persistent (no observation)" in done.stdout
+    assert "left out: language_persistent (neither an observation nor 'action')" in done.stdout
     assert "robot: 3 episodes (21 steps) of cube: top image 64×96×3" in done.stdout
     assert "from LeRobot: 3/3" in done.stderr
     for words, images in ((("--video",), 2), ((), 0)):
@@ -24,7 +25,12 @@ def test_in_and_out_again(tmp_path):
         assert json.loads((out / "meta" / "info.json").read_text())["fps"] == 5
     done = run("convert", tmp_path / "theirs0", "--out", tmp_path / "again")
     assert "again: 3 episodes (21 steps) of cube" in done.stdout
-    assert run("inspect", tmp_path / "again", "--verify").returncode == 0
+    shown = run("inspect", tmp_path / "again", "--verify")
+    assert shown.returncode == 0
+    assert "5 steps a second, robot " in shown.stdout
+    assert f"0: {TASKS[0]}; 1: " in shown.stdout
+    assert "2 numbers " in shown.stdout
+    assert "within bounds" not in shown.stdout
 
 
 def test_minari_goes_the_same_way(tmp_path, monkeypatch):

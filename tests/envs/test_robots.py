@@ -1,5 +1,6 @@
 """The robot tasks: real environments, decided by their seed, that give nothing away of what must be remembered."""
 
+import os
 import subprocess
 import sys
 
@@ -127,6 +128,19 @@ def test_pictures_show_what_numbers_say(renderer):
     check_env(get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped)
 
 
+def test_pictures_are_as_large_as_one_says(renderer):
+    """And show the same, a quarter as large: environments of several sizes draw in turns."""
+    sides = (64, True)
+    tasks = [get_task("remember-colour", {"cameras": side}) for side in sides]
+    envs = [task.make_env("rgb_array") for task in tasks]
+    small, usual = (task.seen(env.reset(seed=2)[0]) for task, env in zip(tasks, envs, strict=True))
+    assert (small["camera"].shape, usual["camera"].shape) == ((64, 64, 3), (128, 128, 3))
+    halved = usual["camera"].reshape(64, 2, 64, 2, 3).mean((1, 3))
+    assert np.abs(small["camera"] - halved).mean() < 4
+    assert np.array_equal(small["state"], usual["state"])
+    assert envs[0].render().shape == (256, 256, 3)
+
+
 def test_people_see_shadows_and_policies_do_not(renderer):
     env = get_task("blink-count", {"cameras": True}).make_env("rgb_array").unwrapped
     env.reset(seed=0)
@@ -147,18 +161,26 @@ def test_many_environments_share_a_renderer(renderer):
     assert not np.array_equal(first[0], first[1])
 
 
-def test_without_a_renderer_there_is_a_clear_line():
+@pytest.mark.parametrize("named", ["off", "egl", "nonsense"])
+def test_without_a_renderer_there_is_a_clear_line_and_states_are_as_ever(named, tmp_path):
+    """`import mujoco` imports the renderer that MUJOCO_GL names, and fails with it where the driver is missing."""
+    broken = tmp_path / "OpenGL" / "__init__.py"
+    broken.parent.mkdir()
+    broken.write_text("raise AttributeError('no driver')")
     code = (
+        "import os\n"
         "from attentiontuner.tasks import get_task\n"
-        "get_task('remember-reach').make_env().reset(seed=0); print('states')\n"
+        "get_task('remember-reach').make_env().reset(seed=0); print('states', os.environ['MUJOCO_GL'])\n"
         "get_task('remember-reach', {'cameras': True}).make_env().reset(seed=0)\n"
     )
-    made = subprocess.run(
-        [sys.executable, "-c", code], env={"MUJOCO_GL": "off"}, capture_output=True, text=True, check=False
-    )
-    assert made.stdout == "states\n"
-    assert "UserError: no renderer for pictures of MuJoCo" in made.stderr.splitlines()[-1]
-    assert "states need none" in made.stderr.splitlines()[-1]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {"MUJOCO_GL": named, "PYTHONPATH": path}
+    made = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert made.stdout == f"states {named}\n"
+    line = made.stderr.splitlines()[-1]
+    assert f"UserError: no renderer for pictures of MuJoCo with MUJOCO_GL={named} (" in line
+    assert ("AttributeError: no driver" if named == "egl" else "none of egl, osmesa, glfw") in line
+    assert line.endswith("states need none")
 
 
 def test_without_mujoco_there_is_a_clear_line():
@@ -227,7 +249,8 @@ def test_bad_settings_options_and_actions_are_refused_in_words():
         ("remember-reach", {"delay": 2}, "delay must be a whole number from 5 to 1000, not 2"),
         ("remember-colour", {"pads": 10}, "pads must be a whole number from 2 to 9, not 10"),
         ("blink-count", {"blinks": 0}, "blinks must be a whole number from 1 to 20, not 0"),
-        ("blink-count", {"cameras": "yes"}, "cameras must be true or false, not 'yes'"),
+        ("blink-count", {"cameras": "yes"}, "cameras must be true, false or pixels a side, 36 to 512, not 'yes'"),
+        ("blink-count", {"cameras": 8}, "cameras must be true, false or pixels a side, 36 to 512, not 8"),
         ("blink-count", {"disturbance": -1}, "disturbance must be a number from 0 to 1, not -1"),
         ("blink-count", {"lamps": 2}, "there is no setting 'lamps'; it takes blinks, cameras, disturbance"),
     ]:

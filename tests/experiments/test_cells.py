@@ -8,7 +8,7 @@ import pytest
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import Cell, cell_config, expand, make_cell
-from attentiontuner.experiments.planning.few_demonstrations import FEW_BASELINES
+from attentiontuner.experiments.planning.few_demonstrations import CAMERA_PIXELS, FEW_BASELINES
 from attentiontuner.experiments.planning.recipes import RECIPES, get_recipe
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.methods import get_method
@@ -196,12 +196,12 @@ def test_robots_are_compared_with_networks_that_see_the_present_alone_and_that_h
 def test_a_camera_sees_the_same_tasks_with_the_recipe_of_images():
     cells = expand(get_recipe("robots-camera"))
     assert {cell.task for cell in cells} == {"remember-reach", "remember-colour", "blink-count"}
-    assert [(cell.method, cell.condition) for cell in cells[:3]] == [
-        *(("recall", "camera-300"), ("recall-vanilla", "camera-300-no-memory"), ("recall-vanilla", "camera-300"))
+    assert [(cell.method, cell.condition) for cell in cells[::3]] == [
+        *(("recall", "camera-300"), ("recall-vanilla", "camera-300"), ("recall-vanilla", "camera-300-no-memory"))
     ]
     for cell in cells:
         config = cell_config(cell)
-        assert (cell.folder, cell.settings["cameras"], cell.seed) == ("robots-camera", True, 1)
+        assert (cell.folder, cell.settings["cameras"], cell.seed) == ("robots-camera", CAMERA_PIXELS, 1)
         assert config.model.observation.kinds == {"image", "vector"}
         assert (cell.demos, cell.epochs, config.model.teacher) == (300, 160, 0.5)  # of images, not of numbers
         assert config.model.past is not cell.condition.endswith("no-memory")

@@ -46,6 +46,14 @@ def test_the_data_set(client: TestClient) -> None:
     assert found["annotated"] == []
 
 
+def test_an_episode_says_its_task_in_words_where_lerobot_did(client: TestClient, toy: Path) -> None:
+    assert client.get("/api/episodes/0", params={"annotator": "ada"}).json()["words"] == ""
+    (toy / "lerobot.json").write_text(json.dumps({"fps": 10, "tasks": ["open the door"], "names": {}}))
+    with TestClient(create_app(Desk(toy), annotator="ada")) as opened:
+        found = opened.get("/api/episodes/0", params={"annotator": "ada"}).json()
+    assert found["words"] == "open the door"
+
+
 def test_merged_annotators_are_one_like_any_other(client: TestClient, toy: Path) -> None:
     change(client, {"kind": "add", "pairs": [[1, 4]]})
     merge_annotators(toy, "ada,expert", "both")

@@ -31,20 +31,26 @@ def inspect(
     """
     from attentiontuner.core.errors import UserError
     from attentiontuner.demos import DemoStore
+    from attentiontuner.demos.exchange.lerobot.features import read_came_with, words_of
 
     store = DemoStore.open(path, annotator)
+    came = read_came_with(path)
     if verify:
         store.verify()
     summary = store.summary()
     if verify:
         summary["verified"] = True
+    if came:
+        summary["lerobot"] = {name: came.get(name) for name in ("fps", "robot_type", "tasks")}
     if picture is not None:
         from attentiontuner.viz.pictures import save_episode_picture
 
         if not 0 <= episode < len(store):
             episodes = counted(len(store), "episode")
             raise UserError(f"--episode {episode}: the data set holds {episodes}, numbered from 0")
-        save_episode_picture(store.observation, store.actions, store[episode], picture, f"{store.task}, episode")
+        words = words_of(came, store[episode])
+        title = f"{store.task}{f' ({words})' if words else ''}, episode"
+        save_episode_picture(store.observation, store.actions, store[episode], picture, title)
         summary["picture"] = str(picture)
     print_json(summary) if json else print_table(summary)
 
@@ -76,6 +82,12 @@ def print_table(summary: dict[str, Any]) -> None:
         "success rate": f"{summary['success_rate']:.1%}",
         "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {shards} ({share:.2%} of the raw frames)",
     }
+    if "lerobot" in summary:
+        came = summary["lerobot"]
+        robot = f", robot {came['robot_type']}" if came["robot_type"] else ""
+        rows["from LeRobot"] = f"{came['fps']:g} steps a second{robot}" if came["fps"] else "of no known speed"
+        tasks = [f"{number}: {words}" for number, words in enumerate(came["tasks"])]
+        rows["tasks in words"] = "; ".join(tasks) if len(tasks) > 1 else "".join(came["tasks"])
     people = dict(summary["annotators"])
     if summary["annotator"] is not None:
         people.setdefault(summary["annotator"], summary)  # several together

@@ -28,7 +28,10 @@ ROBOTS = {
 }
 """Gymnasium id → class, in MuJoCo."""
 
-MIKASA = {"AttentionTuner/MikasaRememberColor-v0": "attentiontuner.envs.mikasa:MikasaRememberColourEnv"}
+MIKASA = {
+    "AttentionTuner/MikasaRememberColor-v0": "attentiontuner.envs.mikasa:MikasaRememberColourEnv",
+    "AttentionTuner/MikasaBlinkCount-v0": "attentiontuner.envs.mikasa:MikasaBlinkCountEnv",
+}
 """Gymnasium id → class, in ManiSkill."""
 
 for _id, _entry_point in (LTMB | HORIZON | ROBOTS | MIKASA).items():

@@ -77,7 +77,7 @@ class BlinkCountEnv(RobotEnv):
     ## Settings
 
     - `blinks` (6): the most blinks, 1 to 20; each episode draws from 1 to so many.
-    - `cameras` (false), `disturbance` (0.08): see `RobotEnv`.
+    - `cameras` (false; true, or a number: pixels a side), `disturbance` (0.08): see `RobotEnv`.
 
     The option `blinks` of `reset` is how often the lamp blinks.
     """
@@ -85,7 +85,7 @@ class BlinkCountEnv(RobotEnv):
     cue: ClassVar[str] = "blinks"
 
     def __init__(
-        self, blinks: int = 6, cameras: bool = False, disturbance: float = 0.08, render_mode: str | None = None
+        self, blinks: int = 6, cameras: bool | int = False, disturbance: float = 0.08, render_mode: str | None = None
     ) -> None:
         self.blinks = check_setting("blinks", blinks, 1, 20)
         super().__init__(SCENE, SHOWN, longest_episode(blinks), cameras, disturbance, render_mode)

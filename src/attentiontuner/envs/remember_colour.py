@@ -80,7 +80,7 @@ class RememberColourEnv(RobotEnv):
 
     - `pads` (3): lit pads and colours, 2 to 9.
     - `delay` (20): the most steps in the dark, 5 to 1,000; each episode draws from 5 to so many.
-    - `cameras` (false), `disturbance` (0.08): see `RobotEnv`.
+    - `cameras` (false; true, or a number: pixels a side), `disturbance` (0.08): see `RobotEnv`.
 
     The option `colour` of `reset` is the number of the colour shown.
     """
@@ -91,7 +91,7 @@ class RememberColourEnv(RobotEnv):
         self,
         pads: int = 3,
         delay: int = 20,
-        cameras: bool = False,
+        cameras: bool | int = False,
         disturbance: float = 0.08,
         render_mode: str | None = None,
     ) -> None:

@@ -66,7 +66,7 @@ class RememberReachEnv(RobotEnv):
     ## Settings
 
     - `delay` (20): the most steps in the dark, 5 to 1,000; each episode draws from 5 to so many.
-    - `cameras` (false), `disturbance` (0.08): see `RobotEnv`.
+    - `cameras` (false; true, or a number: pixels a side), `disturbance` (0.08): see `RobotEnv`.
 
     The option `target` of `reset` is the disc's (x, y).
     """
@@ -74,7 +74,7 @@ class RememberReachEnv(RobotEnv):
     cue: ClassVar[str] = "target"
 
     def __init__(
-        self, delay: int = 20, cameras: bool = False, disturbance: float = 0.08, render_mode: str | None = None
+        self, delay: int = 20, cameras: bool | int = False, disturbance: float = 0.08, render_mode: str | None = None
     ) -> None:
         self.delay = check_setting("delay", delay, SHORTEST_DELAY, 1000)
         steps = LIT_STEPS + delay + MOVING_STEPS

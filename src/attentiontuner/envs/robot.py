@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.envs.robot_camera import PIXELS, Picture, take_picture
+from attentiontuner.envs.robot_camera import FEWEST, MOST, PIXELS, Picture, no_renderer_named, take_picture
 
 try:
     import mujoco
@@ -24,6 +24,9 @@ except ImportError:
     raise UserError(
         "the robot tasks need the package 'mujoco', which is missing: pip install 'attentiontuner[robots]'"
     ) from None
+except Exception:  # it imports the renderer that MUJOCO_GL names, which states do without
+    with no_renderer_named():
+        import mujoco
 
 Numbers = NDArray[np.float32]
 
@@ -149,7 +152,7 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
     Actions are three numbers from -1 to 1, the fingertip's velocity along x, y and z in `SPEED`; ten a second. A smooth
     disturbance that the seed decides is added to them, so that demonstrations show how to come back. Observations are
     float32 `[ARM_NUMBERS + numbers of the task]`; with `cameras` they are a dictionary of `camera`, uint8
-    `[PIXELS, PIXELS, 3]`, and `state`, float32 `[ARM_NUMBERS]`: what the task shows is then seen by the camera alone.
+    `[pixels, pixels, 3]`, and `state`, float32 `[ARM_NUMBERS]`: what the task shows is then seen by the camera alone.
 
     `info["success"]` says of the last step whether the episode was solved. Everything is decided by `reset(seed=...)`;
     its `options` may name the thing to be remembered (see each task), and nothing else changes with it.
@@ -158,9 +161,9 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
         scene: MJCF of what stands on the table.
         shown: how many numbers the task shows.
         max_steps: steps after which an episode is cut off, a failure.
-        cameras: whether observations have a picture.
+        cameras: whether observations have a picture; a number: of so many pixels a side.
         disturbance: its size, as a share of the largest action; 0: none.
-        render_mode: `rgb_array`, a picture of twice the size, with shadows.
+        render_mode: `rgb_array`, a picture of twice the usual size, with shadows.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": STEPS_PER_SECOND}  # noqa: RUF012 -- Gymnasium's own
@@ -169,13 +172,14 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
     """What `options` calls the thing to be remembered."""
 
     def __init__(
-        self, scene: str, shown: int, max_steps: int, cameras: bool, disturbance: float, render_mode: str | None
+        self, scene: str, shown: int, max_steps: int, cameras: bool | int, disturbance: float, render_mode: str | None
     ) -> None:
-        if not isinstance(cameras, bool):
-            raise UserError(f"cameras must be true or false, not {cameras!r}")
+        if not isinstance(cameras, bool) and (not isinstance(cameras, int) or not FEWEST <= cameras <= MOST):
+            raise UserError(f"cameras must be true, false or pixels a side, {FEWEST} to {MOST}, not {cameras!r}")
         if isinstance(disturbance, bool) or not isinstance(disturbance, int | float) or not 0 <= disturbance <= 1:
             raise UserError(f"disturbance must be a number from 0 to 1, not {disturbance!r}")
         self.max_steps, self.cameras, self.disturbance = max_steps, cameras, float(disturbance)
+        self.pixels = PIXELS if cameras is True else int(cameras)
         self.render_mode = render_mode
         self._scene = scene
         self._model = mujoco.MjModel.__copy__(_compiled(scene))  # its own, for its colours
@@ -188,7 +192,7 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
         self.observation_space: gym.Space[Any] = whole
         if cameras:
             self.observation_space = gym.spaces.Dict(
-                camera=gym.spaces.Box(0, 255, (PIXELS, PIXELS, 3), np.uint8),
+                camera=gym.spaces.Box(0, 255, (self.pixels, self.pixels, 3), np.uint8),
                 state=gym.spaces.Box(-np.inf, np.inf, (ARM_NUMBERS,), np.float32),
             )
 
@@ -253,7 +257,7 @@ class RobotEnv(gym.Env[Any, NDArray[np.float32]]):
         if not self.cameras:
             return self.numbers()
         self._paint()
-        camera = take_picture(self._scene, self._model, self._data, PIXELS)
+        camera = take_picture(self._scene, self._model, self._data, self.pixels)
         return {"camera": camera, "state": self.numbers()[:ARM_NUMBERS]}
 
     def _paint(self) -> None:

@@ -1,7 +1,10 @@
 """Pictures of a MuJoCo world, where a renderer is there: a process draws all worlds of a kind in one context."""
 
+import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,9 +17,16 @@ Picture = NDArray[np.uint8]
 """`[side, side, 3]` RGB, row 0 at the top."""
 
 PIXELS = 128
-"""The side of a camera's picture."""
+"""The side of a camera's picture where nothing else is said."""
+
+FEWEST, MOST = 36, 512
+"""What else it may be: the smallest is what the paper's convolutions need."""
 
 CAMERA = "front"
+
+VARIABLE = "MUJOCO_GL"
+RENDERERS = ("egl", "osmesa", "glfw")
+"""What MuJoCo draws with on Linux, as that environment variable names it."""
 
 SAMPLES = 2
 """Of each pixel of a lifelike picture."""
@@ -65,33 +75,55 @@ class _Named(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _renderer(named: _Named, side: int, lifelike: bool, process: int) -> _Renderer:
+    try:
+        return _made_renderer(named.model, side, lifelike)
+    except Exception as error:  # whatever a missing or broken driver raises
+        said = os.environ.get(VARIABLE)
+        raise UserError(
+            f"no renderer for pictures of MuJoCo{f' with {VARIABLE}={said}' if said else ''} ({type(error).__name__}: "
+            f"{' '.join(str(error).split())}): install EGL (Debian: libegl1 libgl1-mesa-dri) and leave {VARIABLE} "
+            "unset, or set it to osmesa (libosmesa6) or glfw (a screen); states need none"
+        ) from error
+
+
+def _made_renderer(model: Any, side: int, lifelike: bool) -> _Renderer:
     import mujoco
 
     context = _context(side)
     context.make_current()
-    model = mujoco.MjModel.__copy__(named.model)
+    camera = mujoco.MjvCamera()
+    camera.type, camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, model.camera(CAMERA).id
+    scene = mujoco.MjvScene(model, maxgeom=1000)
+    scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = lifelike
+    model = mujoco.MjModel.__copy__(model)
     model.vis.quality.offsamples = SAMPLES if lifelike else 0
     model.vis.global_.offwidth = model.vis.global_.offheight = side
     drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
     mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
     drawing.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZERONEAR
-    camera = mujoco.MjvCamera()
-    camera.type, camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, named.model.camera(CAMERA).id
-    scene = mujoco.MjvScene(named.model, maxgeom=1000)
-    scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = lifelike
     return _Renderer(context, drawing, scene, mujoco.MjvOption(), camera, mujoco.MjrRect(0, 0, side, side))
 
 
 def _context(side: int) -> Any:
     """OpenGL without a window: on Linux EGL unless `MUJOCO_GL` says otherwise."""
+    named = os.environ.get(VARIABLE, "").strip().lower()
+    if not named and sys.platform == "linux":
+        named = "egl"
+    if named in RENDERERS:
+        return importlib.import_module(f"mujoco.{named}").GLContext(side, side)
+    import mujoco
+
+    if not hasattr(mujoco, "GLContext"):  # it is told to have none, or what it does not know
+        raise ValueError(f"that is none of {', '.join(RENDERERS)}")
+    return mujoco.GLContext(side, side)
+
+
+@contextmanager
+def no_renderer_named() -> Iterator[None]:
+    """MuJoCo imports here without a renderer, whatever `MUJOCO_GL` says."""
+    said = os.environ[VARIABLE]
+    os.environ[VARIABLE] = "off"
     try:
-        if sys.platform == "linux" and not os.environ.get("MUJOCO_GL"):
-            from mujoco.egl import GLContext
-        else:
-            from mujoco import GLContext
-        return GLContext(side, side)
-    except Exception as error:  # whatever a missing or broken driver raises
-        raise UserError(
-            f"no renderer for pictures of MuJoCo ({type(error).__name__}: {' '.join(str(error).split())}): install EGL "
-            "(Debian: libegl1 libgl1-mesa-dri), or set MUJOCO_GL to osmesa or glfw; states need none"
-        ) from error
+        yield
+    finally:
+        os.environ[VARIABLE] = said

@@ -85,7 +85,9 @@ class ActionSpec:
 
     def __str__(self) -> str:
         if self.kind == "box":
-            return f"{counted(self.count, 'number')} within bounds"
+            return counted(self.count, "number") + (
+                " within bounds" if np.isfinite([*self.low, *self.high]).any() else ""
+            )
         return (
             counted(self.count, "action") if self.kind == "discrete" else f"choices {'×'.join(map(str, self.choices))}"
         )

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import Demonstration
 from attentiontuner.demos.annotations import check_annotator, read_annotations
+from attentiontuner.demos.exchange.lerobot.features import read_came_with, words_of
 from attentiontuner.studio import agree
 from attentiontuner.studio.desk import Desk, Missing, Outdated, Unsaved, changes_as_json
 from attentiontuner.studio.gallery import Gallery
@@ -75,7 +76,7 @@ def _serve_pages(app: FastAPI, player: Player | None) -> None:
 
 
 def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator: str, launch: str) -> None:
-    gallery = Gallery(desk)
+    gallery, came = Gallery(desk), read_came_with(desk.root)
     if (desk.root / "manifest.json").is_file():
         gallery.draw_ahead(0)
 
@@ -110,6 +111,7 @@ def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_anno
             {
                 "episode": episode,
                 "length": len(demonstration),
+                "words": words_of(came, demonstration),
                 "seed": demonstration.seed,
                 "success": demonstration.success,
                 "steps": [*map(int if actions.kind == "discrete" else actions.name, demonstration.actions)],

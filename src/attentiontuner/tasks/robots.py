@@ -1,4 +1,4 @@
-"""Tasks with a robot's arm, in real physics: three of ours, and one of MIKASA-Robo-VLA."""
+"""Tasks with a robot's arm, in real physics: three of ours, and two of MIKASA-Robo-VLA."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +9,17 @@ from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.task import Task, register_task
 
 ARM_NUMBERS = 14
-PICTURE = Part("image", (128, 128, 3))
+PIXELS = 128
+"""The side of a camera's picture where the setting `cameras` is true and no number."""
 
 
 def _seen(settings: Mapping[str, Any], numbers: int) -> ObservationSpec:
     """All `numbers`; with a camera its picture, and of the numbers the arm's alone."""
-    if settings.get("cameras") is True:
-        return ObservationSpec(parts={"camera": PICTURE, "state": Part("vector", (ARM_NUMBERS,))})
+    cameras = settings.get("cameras", False)
+    side = PIXELS if cameras is True else cameras
+    if isinstance(side, int) and side > 0:
+        camera = Part("image", (side, side, 3))
+        return ObservationSpec(parts={"camera": camera, "state": Part("vector", (ARM_NUMBERS,))})
     return ObservationSpec("vector", (numbers,))
 
 
@@ -116,27 +120,54 @@ register_task(
         ),
     )
 )
+MIKASA: dict[str, Any] = {
+    "register": "attentiontuner.envs",
+    "needs": (
+        "mikasa_robo_suite",
+        "pip install mani_skill==3.0.1 && pip install --no-deps mikasa-robo-suite==1.0.0",
+    ),
+    "actions": ActionSpec.box([-1] * 4, [1] * 4),
+    "demonstrations": 300,
+}
+
+
+def _mikasa_blink_steps(settings: Mapping[str, Any]) -> int:
+    return {3: 150, 5: 200, 7: 300}[settings["blinks"]]
+
+
 register_task(
     Task(
         name="mikasa-remember-color",
         title="MIKASA RememberColor",
         env_id="AttentionTuner/MikasaRememberColor-v0",
         expert="attentiontuner.experts.mikasa:MikasaRememberColourExpert",
-        register="attentiontuner.envs",
-        needs=(
-            "mikasa_robo_suite",
-            "pip install mani_skill==3.0.1 && pip install --no-deps mikasa-robo-suite==1.0.0",
-        ),
+        **MIKASA,
         observation=ObservationSpec("vector", (57,)),
-        actions=ActionSpec.box([-1] * 4, [1] * 4),
         settings={"colours": 3},
         horizon=25,
-        demonstrations=300,
         instructions=Instructions(
             goal="A coloured cube is shown for a moment, then the table is empty. Once cubes of all colours stand "
             "there, bring the gripper to the one of the colour shown.",
             p="The steps at which the cube stands alone.",
             q="Each step of the movement after all cubes have appeared.",
+        ),
+    )
+)
+register_task(
+    Task(
+        name="mikasa-blink-count",
+        title="MIKASA BlinkCount",
+        env_id="AttentionTuner/MikasaBlinkCount-v0",
+        expert="attentiontuner.experts.mikasa:MikasaBlinkCountExpert",
+        **MIKASA,
+        observation=ObservationSpec("vector", (30,)),
+        settings={"blinks": 3},
+        horizon=_mikasa_blink_steps,
+        instructions=Instructions(
+            goal="A lamp blinks a few times. Once another turns green, press the red button as often, raising the "
+            "gripper after each press, then the black one.",
+            p="Each step at which the lamp is lit, and each at which the red button goes down.",
+            q="Each step under the green light: press again, or go to the black button?",
         ),
     )
 )

@@ -209,14 +209,9 @@ class Task:
 
     def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """A fresh environment with observations as in `observation` and actions as in `actions`."""
-        if self.needs is not None:
+        if self.needs is not None and not self.installed:
             module, command = self.needs
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                raise UserError(
-                    f"task {self.name!r} needs the package {module!r}, which is missing: {command}"
-                ) from None
+            raise UserError(f"task {self.name!r} needs the package {module!r}, which is missing: {command}")
         if self.env_id is None:
             raise UserError(f"task {self.name!r} has no environment (env_id): it can be trained on, not played")
         options = {**self.settings, **({"render_mode": render_mode} if render_mode is not None else {})}

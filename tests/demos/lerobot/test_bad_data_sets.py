@@ -208,7 +208,7 @@ WRONG = {
     "version 2.1": (
         lambda root: change_info(root, codebase_version="v2.1"),
         "meta/info.json: version v2.1, but only v3.0 is read: LeRobot's own "
-        "`python -m lerobot.scripts.convert_dataset_v21_to_v30` brings it up to date",
+        "`python -m lerobot.scripts.convert_dataset_v21_to_v30 --repo-id NAME/NAME --push-to-hub false --root ",
     ),
     "version 4": (lambda root: change_info(root, codebase_version="v4.0"), "use a newer attentiontuner"),
     "a pair of the future": (

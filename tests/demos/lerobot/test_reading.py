@@ -1,6 +1,7 @@
 """What LeRobot's own code wrote (`make_fixture.py`) is read."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from attentiontuner.core.success import ReturnAtLeast
 from attentiontuner.demos import read_annotations
+from attentiontuner.demos.exchange.lerobot.features import read_came_with, words_of
 from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -67,6 +69,16 @@ def test_tasks_are_ones_among_zeros(store):
     assert json.loads((store.path / "lerobot.json").read_text())["tasks"] == list(dict.fromkeys(TASKS))
 
 
+def test_an_episode_says_its_task_in_words(store):
+    came, demonstration = read_came_with(store.path), store[1]
+    assert [words_of(came, store[episode]) for episode in range(3)] == list(TASKS)
+    several = np.eye(2, dtype=np.float32)[[1] * 3 + [0] * (len(demonstration) - 3)]
+    changed = replace(demonstration, observations={**demonstration.observations, "task": several}, pairs=None)
+    assert words_of(came, changed) == " → ".join(came["tasks"][::-1])
+    assert words_of({**came, "tasks": ["go on"]}, demonstration) == "go on"
+    assert words_of({**came, "tasks": ["a", "b", "c"]}, demonstration) == words_of({}, demonstration) == ""
+
+
 def test_recall_events_are_the_pairs_of_their_annotator(store):
     found = read_annotations(store.path, "anna")
     assert {episode: list(one.pairs) for episode, one in found.items()} == {0: [(0, 6, 1)], 2: [(0, 8, 1)]}
@@ -105,7 +117,7 @@ def test_what_is_no_image_and_no_number_is_left_out(tmp_path):
     assert plan.left_out == {
         "observation.images.top": "a depth map",
         "observation.state": "of type string",
-        "language_persistent": "no observation",
+        "language_persistent": "neither an observation nor 'action'",
     }
 
 

@@ -44,6 +44,9 @@ BENCHMARK_SIZES = (100, 300, 1000)
 
 ROBOT_DEMONSTRATIONS = (100, 300)
 CAMERA_DEMONSTRATIONS = 300
+CAMERA_PIXELS = 64
+"""A side of what robots see where it costs a CPU a quarter of 128, and all that is lit can be told apart."""
+
 MEMORY_DEMONSTRATIONS = (300, 1000)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
@@ -114,7 +117,7 @@ def camera_columns() -> list[Column]:
             condition=replace(
                 column.condition,
                 name=column.condition.name.replace("few-", "camera-"),
-                settings={"cameras": True},
+                settings={"cameras": CAMERA_PIXELS},
             ),
         )
         for column in robot_columns()
@@ -122,14 +125,25 @@ def camera_columns() -> list[Column]:
     ]
 
 
+_ROBOT_METHODS = (("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
+"""Lines of `robot_columns` in the order they run, with the ends of their conditions' names."""
+
+
 def robot_stages() -> list[Stage]:
     """Seed by seed; the most demonstrations first, and with pairs before without."""
-    lines = (("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
     return [
         Stage(ROBOT_TASKS, (method,), (seed,), (f"few-{demos}{control}",))
         for seed in range(1, FEW_SEEDS + 1)
         for demos in reversed(ROBOT_DEMONSTRATIONS)
-        for method, control in lines
+        for method, control in _ROBOT_METHODS
+    ]
+
+
+def camera_stages() -> list[Stage]:
+    """With pairs before without."""
+    return [
+        Stage(ROBOT_TASKS, (method,), (1,), (f"camera-{CAMERA_DEMONSTRATIONS}{control}",))
+        for method, control in _ROBOT_METHODS
     ]
 
 

@@ -15,6 +15,7 @@ from attentiontuner.experiments.planning.few_demonstrations import (
     FEW_SEEDS,
     benchmark_stages,
     camera_columns,
+    camera_stages,
     few_columns,
     few_stages,
     memory_columns,
@@ -45,7 +46,7 @@ from attentiontuner.experiments.planning.recall_columns import (
     SLOPPY,
     SPARSE,
 )
-from attentiontuner.experiments.planning.recipe import NO_PAIRS, RECALL, TUNER, VANILLA, Column, Recipe, Stage
+from attentiontuner.experiments.planning.recipe import NO_PAIRS, RECALL, TUNER, VANILLA, Column, Recipe
 from attentiontuner.experiments.planning.task_groups import (
     ABLATION_TASKS,
     MEMORY_TASKS,
@@ -134,7 +135,7 @@ RECIPES: dict[str, Recipe] = {
             ROBOT_TASKS,
             camera_columns(),
             seeds=1,
-            stages=[Stage((task,), (method,), (1,)) for task in ROBOT_TASKS for method in ("recall", "recall-vanilla")],
+            stages=camera_stages(),
         ),
         Recipe(
             "memories",

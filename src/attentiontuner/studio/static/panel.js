@@ -194,7 +194,8 @@ export class Panel {
     const number = model.opening ?? demo.episode;
     if (document.activeElement !== input("episode")) input("episode").value = String(number);
     byId("work").classList.toggle("opening", model.opening !== null);
-    byId("subtitle").textContent = `${data.name} · seed ${demo.seed} · ${demo.success ? "solved" : "not solved"}`;
+    const said = demo.words ? [demo.words] : [];
+    byId("subtitle").textContent = [data.name, ...said, `seed ${demo.seed}`, demo.success ? "solved" : "not solved"].join(" · ");
     input("progress").setAttribute("max", String(data.lengths.length));
     input("progress").setAttribute("value", String(data.annotated.length));
     const recommended = data.recommended.filter(([episode]) => data.annotated.includes(episode)).length;

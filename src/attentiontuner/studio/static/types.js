@@ -12,9 +12,9 @@
  * }} EditState  `about`: p, q, and what is known less of that pair
  * @typedef {{name: string, heights: number[][], values: number[][]}} Curves  one list of T numbers for each line
  * @typedef {{
- *   episode: number, length: number, seed: number, success: boolean, steps: number[], sprites: Sprites, curves: Curves[],
- *   state: EditState, draft: import("./draft.js").Draft
- * }} Episode
+ *   episode: number, length: number, words: string, seed: number, success: boolean, steps: number[], sprites: Sprites,
+ *   curves: Curves[], state: EditState, draft: import("./draft.js").Draft
+ * }} Episode  `words`: its task as the data set that it came from put it, or nothing
  * @typedef {{
  *   name: string, title: string, kind: string, actions: string[], lengths: number[], annotator: string,
  *   annotators: string[], sources: {name: string, title: string}[], recommended: [number, string][], launch: string, annotated: number[], flagged: number[],

@@ -21,6 +21,7 @@ import numpy as np
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_json, reading
 from attentiontuner.core.wording import counted
+from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.exchange.lerobot.layout import INFO, OURS, STATISTICS, Feature, Layout
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -72,7 +73,7 @@ def plan_of(layout: Layout, actions: ActionSpec | None = None) -> Plan:
     for name, feature in layout.features.items():
         if name.split(".")[0] != "observation":
             if name not in (ACTION, *COUNTERS, *OUTCOMES, EVENTS):
-                left_out[name] = "no observation"
+                left_out[name] = "neither an observation nor 'action'"
         elif why := _unusable(feature):
             left_out[name] = why
         else:
@@ -152,7 +153,9 @@ def _actions(layout: Layout) -> ActionSpec:
     except (KeyError, TypeError, ValueError, IndexError):
         choices = []
     if not choices:
-        raise UserError(f"{path} does not say how many actions there are: give actions=ActionSpec.discrete(n)")
+        raise UserError(
+            f"{path} does not say how many actions there are: from_lerobot(…, actions=ActionSpec.discrete(n)) does"
+        )
     return ActionSpec.discrete(choices[0]) if len(choices) == 1 else ActionSpec.multi_discrete(choices)
 
 
@@ -227,3 +230,12 @@ def read_came_with(root: Path) -> Mapping[str, Any]:
         if any(wrong):
             raise ValueError("it is not what was said of a LeRobot data set")
     return dict(value)
+
+
+def words_of(came: Mapping[str, Any], demonstration: Demonstration) -> str:
+    """The task of a demonstration as its LeRobot data set put it; several, one after the other, joined by arrows."""
+    tasks, seen = [str(words) for words in came.get("tasks", [])], demonstration.observations
+    numbers = [0] if len(tasks) == 1 else []
+    if len(tasks) > 1 and isinstance(seen, Mapping) and TASK_PART in seen and seen[TASK_PART].shape[1] == len(tasks):
+        numbers = list(dict.fromkeys(seen[TASK_PART].argmax(1).tolist()))
+    return " → ".join(tasks[number] for number in numbers)

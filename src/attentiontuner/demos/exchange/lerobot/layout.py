@@ -36,7 +36,8 @@ DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 FILES_IN_A_CHUNK, DATA_MEGABYTES, VIDEO_MEGABYTES = 1000, 100, 200
 
-OLD = "LeRobot's own `python -m lerobot.scripts.convert_dataset_v21_to_v30` brings it up to date"
+OLD = "python -m lerobot.scripts.convert_dataset_v21_to_v30 --repo-id NAME/NAME --push-to-hub false --root"
+"""Without these options it takes one from the hub, and puts what it made there."""
 
 
 def installed(name: str) -> Any:
@@ -121,7 +122,8 @@ def read_layout(root: Path) -> Layout:
         json.dumps(info, allow_nan=False)  # numbers that nobody can have written
     version = str(info.get("codebase_version"))
     if not re.match(r"v?3(\.|$)", version):
-        what = f"{OLD}, if you have that" if re.match(r"v?[012](\.|$)", version) else "use a newer attentiontuner"
+        old = f"LeRobot's own `{OLD} {root}` brings version 2.1 up to date, in its place"
+        what = old if re.match(r"v?[012](\.|$)", version) else "use a newer attentiontuner"
         raise UserError(f"{path}: version {version[:20]}, but only {VERSION} is read: {what}")
     fps, total = info.get("fps"), info.get("total_episodes")
     if not isinstance(fps, int | float) or not 0 < fps < math.inf:
