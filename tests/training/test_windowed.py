@@ -11,8 +11,11 @@ import torch
 
 from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.source import Source
+from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.demos.pairs import PairTable
+from attentiontuner.evaluation import annotating
 from attentiontuner.evaluation.policy import as_policy, bound_of
 from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run
@@ -134,3 +137,23 @@ def test_what_is_recalled_from_beyond_is_counted_once_labels_are_settled(tmp_pat
 
 def nobody_recalls(config, data, episodes, labels, run, place):
     return PairTable.nothing(labels.lengths)
+
+
+def test_a_run_annotates_with_the_memory_it_plays_with(tmp_path, monkeypatch):
+    """Whole demonstrations have more places than its windows had."""
+    store = toy_store(tmp_path / "data")
+    train(config(epochs=4), store, tmp_path / "whole", device="cpu")
+    batch, whole = DemoData(store.read_packed()).batch(np.arange(len(store))), Run(tmp_path / "whole").load_model()
+    with torch.no_grad():
+        wanted = annotating._recalled_at_once(whole, batch, 1e-3)
+        roomy, narrow = (annotating._recalled_in_play(Bound(*of), whole, batch, 1e-3) for of in ((50, 0), (2, 0)))
+    assert sum(pairs.shape[1] for pairs in wanted) > 100
+    for one, other in zip(wanted, roomy, strict=True):
+        np.testing.assert_allclose(one[:, np.lexsort(one[:2])], other[:, np.lexsort(other[:2])], rtol=1e-3)
+    assert {int(q - p) for pairs in narrow for p, q, _ in pairs.T} == {1}
+    train(config(window=3), store, tmp_path / "windows", device="cpu")
+    monkeypatch.setattr(annotating, "_recalled_at_once", None)
+    annotating.annotate_by_run(store.path, tmp_path / "windows", "machine", threshold=1e-3)
+    said = read_annotations(store.path, "machine")
+    assert len(said) == len(store)
+    assert max(q - p for each in said.values() for p, q, _ in each.pairs) > 3
