@@ -3,7 +3,6 @@
 Legend: B episodes, S steps, T steps and n tokens of the longest episode, A attention weights, E the expert's matrix.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch, Layout
 from attentiontuner.data.blocks import Block, Entries
+from attentiontuner.models.kernels import product
 from attentiontuner.models.network import Output
 
 LOG_FLOOR = -100.0
@@ -185,18 +185,22 @@ class _MemorySum(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, ones: Entries, counted: Tensor, blocks: Sequence[Block]
     ) -> Tensor:
-        query, learned = query * query.shape[-1] ** -0.5, any(ctx.needs_input_grad)
-        of_query, of_key = (torch.zeros_like(query) if learned else None for _ in range(2))
+        query, key = query * query.shape[-1] ** -0.5, key.contiguous()
+        learned = any(ctx.needs_input_grad)
+        of_query, of_key = (torch.zeros_like(each) if learned else None for each in (query, key.mT))
         total = query.new_zeros(())
         for block in blocks:
+            own = counted[block.rows, block.asks]
+            if own.device.type == "cpu" and not own.any():
+                continue
             with _disable_current_modes():  # who listens to every operation hears of a block once: they are many
                 asking, past = query[block.rows, block.asks], key[block.rows, block.past]
                 rows, gradient = memory_rows(_block_scores(asking, past, block), *ones.within(block))
-            total += (rows * counted[block.rows, block.asks]).sum()
-            if of_query is not None and of_key is not None:
-                whose = counted[block.rows, :1, None]  # padding needs no more: its queries are 0, and nobody sees it
-                of_query[block.rows, block.asks] = torch.bmm(gradient, past) * whose
-                of_key[block.rows, block.past] += torch.bmm(gradient.mT, asking) * whose
+                total += (rows * own).sum()
+                if of_query is not None and of_key is not None:
+                    whose = own[:, :1, None]  # padding needs no more: its queries are 0, and nobody sees it
+                    of_query[block.rows, block.asks] = product(gradient, past) * whose
+                    of_key[block.rows, :, block.past] += product((asking * whose).mT, gradient)
         ctx.save_for_backward(of_query, of_key)
         return total
 
@@ -204,12 +208,12 @@ class _MemorySum(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         of_query, of_key = ctx.saved_tensors
-        return of_query * (of_query.shape[-1] ** -0.5 * upstream[0]), of_key * upstream[0], None, None, None
+        return of_query * (of_query.shape[-1] ** -0.5 * upstream[0]), of_key.mT * upstream[0], None, None, None
 
 
 def _block_scores(asking: Tensor, past: Tensor, block: Block) -> Tensor:
     """The scores of a block's tokens `[E, Q, h]` on what they look at `[E, P, h]`; -inf in their future."""
-    scores = torch.bmm(asking, past.mT)
+    scores = product(asking, past.mT)
     size = block.end - block.start
     future = torch.ones(size, size, dtype=torch.bool, device=scores.device).triu_(1)
     scores[:, :, block.start :].masked_fill_(future, -torch.inf)
@@ -217,39 +221,83 @@ def _block_scores(asking: Tensor, past: Tensor, block: Block) -> Tensor:
 
 
 def memory_rows(scores: Tensor, place: Tensor, past: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
-    """Equation 4's sum over each row and its gradient by the scores, `[E, Q]` and `[E, Q, P]`.
+    """Equation 4's sum over each row and its gradient by the scores `[E, Q, P]`: `[E, Q]` and `[E, Q, P]`.
 
-    Scores `[E, Q, P]` are overwritten. The ones of E have their rows' places in `[E · Q]` and their columns, `[k]`
-    each; those of amount 0 are none. As in `memory_cross_entropy` 1 minus the largest weight is the sum of the others.
+    The ones of E have their rows' places in `[E · Q]` and their columns, `[k]` each; those of amount 0 are none. As in
+    `memory_cross_entropy` 1 minus a weight above one half is the sum of the others.
     """
     flat = scores.flatten(0, 1)  # rows by columns
-    top, largest = flat.max(-1, keepdim=True)
-    nats = flat[place, past] - top[place, 0]  # of each one below the largest
-    # Multiples of the largest weight, which itself is left out, times exp(LIFT): down to the floor they are numbers.
-    part = flat.sub_(top - LIFT).exp_().scatter_(-1, largest, 0)
-    one, others = math.exp(LIFT), part.sum(-1)
-    whole, log_whole = one + others, (others / one).log1p()
-    log_rest = (others.log() - LIFT - log_whole).clamp(min=LOG_FLOOR)
-    on_top = past == largest[place, 0]
-    wanted = torch.zeros_like(others).index_add_(0, place, amount * on_top) > 0  # whether the largest is a one
-    odds = part / (whole[:, None] - part)  # A / (1 - A), and log1p of it is -log(1 - A)
-    rows, slope = odds.log1p().sum(-1) + torch.where(wanted, log_whole, -log_rest), odds.sum(-1)
-    # The ones below the largest: -log A in place of -log(1 - A).
-    own, ones = odds[place, past], amount * ~on_top
-    rows.index_add_(0, place, ones * (log_whole[place] - nats - own.log1p()))
-    slope.index_add_(0, place, ones * (-1 - own))
-    # The largest: as a one by its own logarithm, else by that of the others, unless these are next to nothing.
-    by_others = ~wanted & (log_rest > LOG_FLOOR)
-    slope = slope - (wanted | by_others).float()
-    fall = slope / whole + torch.where(by_others, 1 / others, 0)
-    gradient = odds.addcmul_(part, fall[:, None], value=-1)
-    gradient.index_put_((place, past), ones * (-1 - own), accumulate=True)
-    gradient.scatter_(-1, largest, (-wanted.float() - slope * one / whole)[:, None])
+    weights = flat.softmax(-1)
+    most = weights.amax(-1)
+    told, whole = flat[place, past], flat.amax(-1) - most.log()  # whole: the logarithm of the row's sum
+    apart, column = _those(most > 0.5), torch.full_like(most, -1, dtype=torch.int64)
+    if len(apart):  # rows whose largest weight is taken out of them, to be counted by itself
+        column[apart] = flat.index_select(0, apart).argmax(-1)
+        weights[apart, column[apart]] = 0
+    others, odds = weights.sum(-1), torch.sub(1, weights)
+    torch.div(weights, odds, out=odds)  # A / (1 - A): log1p of it is -log(1 - A)
+    slope = odds.sum(-1)
+    rows = _sums_of_logs(weights, odds, others, slope)
+    # The ones that are still there: -log A in place of -log(1 - A).
+    ones, own = amount * (past != column[place]), odds[place, past]
+    there = ones * (1 + own)
+    rows.index_add_(0, place, ones * (whole[place] - told - own.log1p()))
+    slope.index_add_(0, place, -there)
+    taken = None
+    if len(apart):
+        wanted = (torch.zeros_like(most).index_add_(0, place, amount - ones) > 0)[apart]
+        taken = _taken_out(flat.index_select(0, apart), column[apart], wanted, whole[apart], (others / most)[apart])
+        rows.index_add_(0, apart, taken.value)
+        slope.index_add_(0, apart, -taken.counted)
+    gradient = odds.addcmul_(weights, slope[:, None], value=-1)
+    gradient.index_put_((place, past), -there, accumulate=True)
+    if taken is not None:
+        gradient.index_add_(0, apart, taken.others, alpha=-1)
+        gradient[apart, column[apart]] = -wanted.float() - (slope * most)[apart]
     return rows.view(scores.shape[:2]), gradient.view_as(scores)
 
 
-LIFT = 40.0
-"""Nats: exp of it times as many weights as there may be is a float32, and so is exp of it and the floor."""
+class TakenOut(NamedTuple):
+    """What the largest weights of some rows add: their losses `[R]`, whether they learn from them (0 or 1, `[R]`), and
+    what each learns about the others, `[R, P]`."""
+
+    value: Tensor
+    counted: Tensor
+    others: Tensor
+
+
+def _taken_out(scores: Tensor, largest: Tensor, wanted: Tensor, whole: Tensor, others: Tensor) -> TakenOut:
+    """The largest weight of each row of scores `[R, P]`, which are overwritten: as a one by its own logarithm, else by
+    that of the others, unless these are next to nothing.
+
+    Of every row `[R]` are given its place, whether it is a one, the logarithm of the row's sum, and the other weights'
+    sum in multiples of the largest."""
+    rest = scores.scatter_(-1, largest[:, None], -torch.inf)
+    log_rest = rest.logsumexp(-1) - whole
+    by_others = (log_rest > LOG_FLOOR) & ~wanted
+    value = torch.where(wanted, others.log1p(), -log_rest.clamp(min=LOG_FLOOR))
+    return TakenOut(value, (wanted | by_others).float(), torch.where(by_others[:, None], rest.softmax(-1), 0))
+
+
+def _those(which: Tensor) -> Tensor:
+    """The numbers of the rows that are true; of all rows on a device that one would have to wait for."""
+    return which.nonzero()[:, 0] if which.device.type == "cpu" else torch.arange(len(which), device=which.device)
+
+
+SMALL = 2**-7
+"""Weights up to it are small: the fourth power and those above it do not count."""
+
+
+def _sums_of_logs(weights: Tensor, odds: Tensor, others: Tensor, slope: Tensor) -> Tensor:
+    """Σ -log(1 - A) of each row of weights `[R, P]`, none above one half, from their odds and the sums of both `[R]`.
+
+    It is Σ A + A²/2 + A³/3 + …, and the odds are A + A² + A³ + …, so that of small weights no logarithm is needed.
+    """
+    squares: Tensor = torch.linalg.vector_norm(weights, dim=-1).square()
+    rows = others + squares / 2 + (slope - others - squares) / 3
+    large = _those(weights.amax(-1) > SMALL)
+    sums = odds.index_select(0, large).log1p().sum(-1)
+    return rows.index_copy_(0, large, sums)
 
 
 # --- memories that do not grow ---------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner import losses
+from attentiontuner.data import blocks
 from attentiontuner.data.blocks import Block, Entries, blocks_of, joined
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
@@ -19,6 +21,13 @@ from tests.models.test_transformer import EVERY_KIND, GRID, packed_demos
 from tests.test_losses import random_output
 
 LENGTHS = [9, 4, 5, 30, 3]
+ALIKE = [30, 28, 30, 27, 12]
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """Episodes as long as these are cut together."""
+    monkeypatch.setattr(blocks, "LEAST", 8)
 
 
 @pytest.mark.parametrize("entries", [1, 16, 100, 300, 10_000])
@@ -30,6 +39,23 @@ def test_every_step_is_in_one_block_and_none_is_larger_than_it_must(entries):
     for each in blocks:
         alone = each.last - each.first == 1 and each.end - each.start == 1
         assert alone or (each.last - each.first) * (each.end - each.start) * each.end <= entries
+
+
+def test_episodes_that_are_about_as_long_are_cut_together(together):
+    """In stretches whose sizes recur; one that is far shorter waits."""
+    assert list(blocks_of(ALIKE, 800)) == [
+        *(Block(0, 3, start, min(start + 8, 30)) for start in range(0, 30, 8)),
+        *(Block(3, 5, start, min(start + 8, 27)) for start in range(0, 27, 8)),
+    ]
+    assert [each[:2] for each in blocks_of([30, 4, 30], 300)][::4] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_pairs_of_a_stretch_of_several_episodes_are_its_own(together):
+    batch = DemoData(packed_demos(GRID, ALIKE, 4)).batch(np.arange(5))
+    wanted, entries = batch.recalled(), batch.entries()
+    assert wanted.sum() > 20
+    for each in batch.blocks(800):
+        assert torch.equal(entries.matrix(each), wanted[each.rows, each.asks, each.past])
 
 
 def test_parts_of_blocks_are_joined_where_they_belong():
@@ -60,18 +86,24 @@ def by_memory(batch, heads, options):
 
 
 @pytest.mark.parametrize(("options", "heads"), [({}, 1), ({"split_pairs": True}, 3), ({"attend_self": False}, 2)])
-def test_equation_four_in_blocks_of_a_batch(monkeypatch, options, heads):
-    packed = packed_demos(GRID, LENGTHS, 4)
-    parts = [PairTable.nothing([5]) if row == 2 else packed.pairs.select([row]) for row in range(5)]
+@pytest.mark.parametrize("lengths", [LENGTHS, ALIKE], ids=["each by itself", "together"])
+def test_equation_four_in_blocks_of_a_batch(monkeypatch, together, options, heads, lengths):
+    packed = packed_demos(GRID, lengths, 4)
+    parts = [PairTable.nothing([lengths[2]]) if row == 2 else packed.pairs.select([row]) for row in range(5)]
     batch = DemoData(replace(packed, pairs=PairTable.join(parts))).batch(np.arange(5))
     at_once = by_memory(batch, heads, options)
     monkeypatch.setattr(tuner, "AT_ONCE", 900)
-    assert len(batch.blocks(900, 2)) > 5
+    monkeypatch.setattr(tuner, "IN_A_BLOCK", 2_000)
+    assert len(batch.blocks(2_000, 2)) > 5
     torch.testing.assert_close(by_memory(batch, heads, options), at_once, atol=1e-7, rtol=1e-4)
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["on a host", "elsewhere"])
 @pytest.mark.parametrize("size", [1.0, 3.0, 10.0])
-def test_equation_four_in_blocks_is_exact(size):
+def test_equation_four_in_blocks_is_exact(monkeypatch, size, here):
+    """Also where nobody looks which rows need what, as on a GPU."""
+    if not here:
+        monkeypatch.setattr(losses, "_those", lambda which: torch.arange(len(which)))
     generator = torch.Generator().manual_seed(1)
     n = 40
     query, key = (size * torch.randn(2, 1, n, 8, generator=generator)).requires_grad_().unbind()

@@ -95,3 +95,16 @@ def test_which_processors_are_half_used(maker: str, capability: str, half: bool,
         assert products.half_used() == half
     finally:
         products.half_used.cache_clear()
+
+
+def test_a_product_with_the_past(asked: list[tuple[int, ...]]) -> None:
+    """One stretch of an episode, of a size that recurs, and its gradients; of others PyTorch is asked."""
+    asking, past = torch.randn(1, 32, 64), torch.randn(1, 96, 64)
+    scores = products.product(asking, past.mT)
+    torch.testing.assert_close(scores, asking @ past.mT)
+    torch.testing.assert_close(products.product(scores, past), scores @ past)
+    torch.testing.assert_close(products.product(asking.mT, scores), asking.mT @ scores)
+    assert asked == [(32, 64), (32, 96), (64, 32)]
+    for left, right in ((asking[:, :31], past.mT), (asking, past[:, :95].mT), (asking.expand(2, -1, -1), past.mT)):
+        torch.testing.assert_close(products.product(left, right.expand(len(left), -1, -1)), left @ right)
+    assert len(asked) == 3

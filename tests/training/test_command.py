@@ -133,7 +133,7 @@ def test_help_says_which_method_is_which(capsys: pytest.CaptureFixture[str]) -> 
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "(recall if not given)" in said
-    assert "goes on where it was, with the method, network and recipe it began with" in said
+    assert "goes on where it was, with the method, network, recipe and window it began with" in said
     assert "Method recall, the default, is for work of your own and few demonstrations" in said
     assert "Method attentiontuner is the paper's, to the letter" in said
 

@@ -2,6 +2,7 @@
 be is refused."""
 
 import hashlib
+import importlib
 import re
 
 import numpy as np
@@ -10,7 +11,11 @@ import torch
 
 from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
+from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.source import Source
+from attentiontuner.demos.annotations import read_annotations
+from attentiontuner.demos.pairs import PairTable
+from attentiontuner.evaluation import annotating
 from attentiontuner.evaluation.policy import as_policy, bound_of
 from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run
@@ -69,7 +74,8 @@ def test_what_was_trained_on_windows_plays_with_as_large_a_memory(tmp_path, caps
     train(config(window=3), store, tmp_path / "run", device="cpu")
     told = capsys.readouterr().err
     far = max(len({p for p, q, _ in demo.pairs if q - p >= 3}) for demo in store)
-    assert f"in windows of 3 steps ({far} step of one at most recalled from beyond)" in told
+    assert "in windows of 3 steps\n" in told
+    assert f"windows: {far} step of one demonstration at most recalled from beyond\n" in told
     trained = Run(tmp_path / "run").load_model()
     assert bound_of(trained.model, trained.config.window) == Bound(3, 3, "score")
     policy = as_policy(trained)
@@ -106,3 +112,48 @@ def test_a_run_keeps_its_windows(tmp_path):
     train(config(window=3), store, tmp_path / "run", device="cpu", budget_seconds=0)
     with pytest.raises(UserError, match="was made with window = 3, now it is 4"):
         train(config(window=4), store, tmp_path / "run", device="cpu")
+
+
+def test_a_run_that_goes_on_keeps_its_windows_where_it_is_not_told_any(tmp_path, capsys):
+    """Its network knows what to keep, and a run without windows could not teach it."""
+    store = toy_store(tmp_path / "data")
+    command = ["train", "--data", str(store.path), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    small = ["--epochs", "1", "--labels", "exact", "--d-model", "8", "--layers", "1", "--model-heads", "2"]
+    assert main([*command, *small, "--window", "3", "--budget", "0s"]) == 0
+    assert main(command) == 0
+    assert Run(tmp_path / "run").config().window == 3
+    assert ": 1 epoch of recall in" in capsys.readouterr().out
+    assert main([*command, "--window", "4"]) == 2
+    assert "was made with window = 3, now it is 4" in capsys.readouterr().err
+
+
+def test_what_is_recalled_from_beyond_is_counted_once_labels_are_settled(tmp_path, capsys, monkeypatch):
+    """What people marked is not yet what has to be kept."""
+    store = toy_store(tmp_path / "data")
+    monkeypatch.setattr(importlib.import_module("attentiontuner.training.train"), "_inferred", nobody_recalls)
+    train(toy_config(window=3, epochs=1, method="recall", labels="readings"), store, tmp_path / "run", device="cpu")
+    assert "windows: 0 steps of one demonstration at most recalled from beyond" in capsys.readouterr().err
+
+
+def nobody_recalls(config, data, episodes, labels, run, place):
+    return PairTable.nothing(labels.lengths)
+
+
+def test_a_run_annotates_with_the_memory_it_plays_with(tmp_path, monkeypatch):
+    """Whole demonstrations have more places than its windows had."""
+    store = toy_store(tmp_path / "data")
+    train(config(epochs=4), store, tmp_path / "whole", device="cpu")
+    batch, whole = DemoData(store.read_packed()).batch(np.arange(len(store))), Run(tmp_path / "whole").load_model()
+    with torch.no_grad():
+        wanted = annotating._recalled_at_once(whole, batch, 1e-3)
+        roomy, narrow = (annotating._recalled_in_play(Bound(*of), whole, batch, 1e-3) for of in ((50, 0), (2, 0)))
+    assert sum(pairs.shape[1] for pairs in wanted) > 100
+    for one, other in zip(wanted, roomy, strict=True):
+        np.testing.assert_allclose(one[:, np.lexsort(one[:2])], other[:, np.lexsort(other[:2])], rtol=1e-3)
+    assert {int(q - p) for pairs in narrow for p, q, _ in pairs.T} == {1}
+    train(config(window=3), store, tmp_path / "windows", device="cpu")
+    monkeypatch.setattr(annotating, "_recalled_at_once", None)
+    annotating.annotate_by_run(store.path, tmp_path / "windows", "machine", threshold=1e-3)
+    said = read_annotations(store.path, "machine")
+    assert len(said) == len(store)
+    assert max(q - p for each in said.values() for p, q, _ in each.pairs) > 3

@@ -38,27 +38,43 @@ class Block(NamedTuple):
         return slice(self.end)
 
 
+LEAST = 128
+"""Steps of several episodes that are cut together: fewer are not worth a block."""
+
+
 def blocks_of(lengths: Sequence[int], entries: int) -> Iterator[Block]:
     """Blocks of about `entries` steps times past steps each, over episodes of these lengths, in their order.
 
-    As many whole episodes as fit go together, padded to the longest of them; one that does not fit goes by itself.
+    As many episodes go together, padded to the longest of them, as fit whole, or, if they are about as long as each
+    other, in stretches of `LEAST` steps; one that does not fit goes by itself.
     """
-    first, longest = 0, 0
+    first, longest, own = 0, 0, 0
     for number, length in enumerate(lengths):
-        grown = max(longest, length)
-        if number > first and (number + 1 - first) * grown**2 > entries:
+        grown, count = max(longest, length), number + 1 - first
+        whole = count * grown**2 <= entries
+        alike = count * grown**2 <= 2 * (own + length**2) and count * grown * LEAST <= entries
+        if number > first and not whole and not alike:
             yield from _cut(first, number, longest, entries)
-            first, grown = number, length
-        longest = grown
+            first, grown, own = number, length, 0
+        longest, own = grown, own + length**2
     yield from _cut(first, len(lengths), longest, entries)
 
 
 def _cut(first: int, last: int, longest: int, entries: int) -> Iterator[Block]:
-    """One block where the episodes fit into one, else stretches of equal length."""
-    whole = (last - first) * longest**2 <= entries
-    size = longest if whole else max(1, entries // longest)
-    for start in range(0, longest, max(size, 1)):
+    """One block where the episodes fit into one, else stretches, the shorter the more they look at: as long as a power
+    of two allows, so that their sizes recur whatever the length, and little is computed of their own future."""
+    room = entries // max(last - first, 1)
+    if longest**2 <= room:
+        yield Block(first, last, 0, longest)
+        return
+    start, size = 0, 1
+    while (4 * size) ** 2 <= room:
+        size *= 2
+    while start < longest:
+        while size > 1 and size * (start + size) > room:
+            size //= 2
         yield Block(first, last, start, min(start + size, longest))
+        start += size
 
 
 def joined(blocks: Sequence[Block], parts: Sequence[Tensor], longest: int) -> Tensor:
@@ -91,8 +107,13 @@ class Entries(NamedTuple):
         if self.place.device.type == "cpu":
             begin, end = torch.searchsorted(self.place, torch.tensor([low, high])).tolist()
             place, past, amount = (column[begin:end] for column in self[:3])
+            if block.last - block.first > 1 and asking < self.steps:  # between the stretches of two episodes lie others
+                step = place % self.steps
+                mine = (step >= block.start) & (step < block.end)
+                place, past, amount = place[mine], past[mine], amount[mine]
         else:
-            inside = (self.place >= low) & (self.place < high)
+            step = self.place % self.steps
+            inside = (self.place >= low) & (self.place < high) & (step >= block.start) & (step < block.end)
             place, past, amount = torch.where(inside, self.place, low), self.past * inside, self.amount * inside
         row = torch.div(place, self.steps, rounding_mode="floor")
         return (row - block.first) * asking + place - row * self.steps - block.start, past, amount

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import locked
 from attentiontuner.core.progress import progress
+from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.annotations import (
     Annotation,
@@ -21,6 +23,8 @@ from attentiontuner.demos.annotations import (
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import LOCK
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
+from attentiontuner.evaluation.policy import bound_of
+from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run, Trained
 
 AT_ONCE = 16
@@ -89,16 +93,33 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
     return Annotated(len(store), written)
 
 
+Found = NDArray[np.float64]
+"""Pairs of an episode and how much was recalled: `[3, k]`, the steps p, the steps q, and the amounts."""
+
+
 @torch.no_grad()
 def _recalled(
-    trained: Trained, data: DemoData, rows: "np.ndarray[tuple[int], np.dtype[np.int64]]", threshold: float
+    trained: Trained, data: DemoData, rows: NDArray[np.int64], threshold: float
 ) -> Iterator[tuple[int, PairTable]]:
     """The episode of each of some rows of `data`, and its pairs."""
+    config, lengths = trained.config, data.lengths[rows]
+    bound = bound_of(trained.model, config.window)
+    recalled = _recalled_at_once if bound is None else partial(_recalled_in_play, bound)
+    for row, found in enumerate(recalled(trained, data.batch(rows), threshold)):
+        p, q, amount = found
+        times = np.maximum(1, np.rint(amount)) if config.way.counts(config) else np.ones_like(amount)
+        one, nowhere = lengths[row : row + 1], np.zeros(len(p), np.int32)
+        weight = np.minimum(1, amount / times).round(2).astype(np.float32)
+        p, q, times = (column.astype(np.int32) for column in (p, q, times))
+        table = PairTable(one, np.array([True]), nowhere, p, q, times, weight=weight)
+        yield int(data.packed.episodes[rows[row]]), table
+
+
+def _recalled_at_once(trained: Trained, batch: Batch, threshold: float) -> list[Found]:
+    """What the run recalls in each episode of a batch, every step of the whole past."""
     config = trained.config
-    batch = data.batch(rows)
-    lengths = data.lengths[rows]
     output = trained.model(batch, config.supervised())
-    found: dict[int, list[np.ndarray[Any, Any]]] = {row: [] for row in range(len(rows))}
+    found: list[list[Found]] = [[] for _ in range(batch.rows)]
     for block in batch.blocks(IN_A_BLOCK):
         strength = config.way.recall_strength(output, block)
         if strength is None:
@@ -106,16 +127,28 @@ def _recalled(
         past = torch.ones(strength.shape[-2:], dtype=torch.bool).tril(block.start - 1)
         amounts = strength.exp() * past
         for row in range(block.first, block.last):
-            own = amounts[row - block.first, : int(lengths[row]) - block.start]
+            own = amounts[row - block.first, : max(0, int(batch.lengths[row]) - block.start)]
             q, p = (index.numpy() for index in (own >= threshold).nonzero(as_tuple=True))
             found[row].append(np.stack([p, q + block.start, own[q, p].numpy()]))
-    for row, episode in enumerate(data.packed.episodes[rows].tolist()):
-        p, q, amount = np.concatenate(found[row], 1)
-        times = np.maximum(1, np.rint(amount)) if config.way.counts(config) else np.ones_like(amount)
-        one, nowhere = lengths[row : row + 1], np.zeros(len(p), np.int32)
-        weight = np.minimum(1, amount / times).round(2).astype(np.float32)
-        p, q, times = (column.astype(np.int32) for column in (p, q, times))
-        yield episode, PairTable(one, np.array([True]), nowhere, p, q, times, weight=weight)
+    return [np.concatenate(own, 1) for own in found]
+
+
+def _recalled_in_play(bound: Bound, trained: Trained, batch: Batch, threshold: float) -> list[Found]:
+    """The same step by step, with a memory as large as that of the windows which the run was trained on."""
+    network, heads = trained.model.eval().bounded(bound), trained.config.supervised()
+    cache = network.start(batch.rows, bound.places)
+    frame = torch.arange(len(batch.time)) if batch.frame is None else batch.frame
+    found: list[list[Found]] = [[np.empty((3, 0))] for _ in range(batch.rows)]
+    for time in range(batch.longest):
+        step = (batch.bounds[: batch.rows] + time).clamp(max=len(frame) - 1)  # an episode that is over plays on, unseen
+        begins = torch.full((batch.rows,), time == 0)
+        told = batch.observations[frame[step]], batch.last_actions[step], begins
+        _, weights = network.step(cache, *told, heads)
+        amounts = torch.stack(list(weights.values())).amax(0) * (time < batch.lengths)[:, None]
+        row, place = (amounts >= threshold).nonzero(as_tuple=True)
+        for own, p, amount in zip(row.tolist(), cache.steps[row, place], amounts[row, place], strict=True):
+            found[own].append(np.array([[p], [time], [amount]]))
+    return [np.concatenate(own, 1) for own in found]
 
 
 def _annotation(table: PairTable, run: str, threshold: float) -> Annotation:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from attentiontuner.models.network import Output
     from attentiontuner.runs.config import TrainConfig
 
-AT_ONCE = 2**18
-"""Attention weights that the memory loss looks at together: so many stay in a processor's cache."""
+AT_ONCE, IN_A_BLOCK = 2**18, 2**20
+"""Attention weights that the memory loss looks at together where they are all there are, and else in a block: more of
+them than stay in a processor's cache, for then there are fewer blocks."""
 
 
 class Vanilla(Method):
@@ -85,4 +86,4 @@ def _memory_sum_in_blocks(watched: "Watched", ones: "Entries", batch: "Batch") -
     from attentiontuner.losses import memory_sum
 
     query, key = watched.asked()
-    return memory_sum(query, key, ones, batch.counted(TOKENS_PER_STEP), batch.blocks(AT_ONCE, TOKENS_PER_STEP))
+    return memory_sum(query, key, ones, batch.counted(TOKENS_PER_STEP), batch.blocks(IN_A_BLOCK, TOKENS_PER_STEP))

@@ -115,6 +115,9 @@ def train(
                 print(line, file=sys.stderr, flush=True)
             if config.labels == "readings" and config.needs_pairs:
                 source.labels = _inferred(config, data, episodes, labels, run, place)
+            if config.window is not None and config.needs_pairs:
+                far = counted(max(map(len, far_recalled(source.labels, config.window))), "step")
+                print(f"windows: {far} of one demonstration at most recalled from beyond", file=sys.stderr, flush=True)
         team.wait()
         if not team.first and run.pairs.exists():
             source.labels = Inferred.load(run.pairs).pairs
@@ -228,9 +231,7 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
     if tested:
         parts.append(f"{tested:,} to test on")
     if config.window is not None:
-        far = max(map(len, far_recalled(labels, config.window)))
-        beyond = f" ({counted(far, 'step')} of one at most recalled from beyond)" if config.needs_pairs else ""
-        parts.append(f"in windows of {counted(config.window, 'step', form=',')}{beyond}")
+        parts.append(f"in windows of {counted(config.window, 'step', form=',')}")
     if failed:
         others = "learned from too" if config.include_failed else "left out (--include-failed learns from them too)"
         parts.append(f"{failed:,} of {len(data):,} failed and are {others}")

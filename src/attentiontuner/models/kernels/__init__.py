@@ -17,6 +17,7 @@ from attentiontuner.models.kernels.fused import (
     why_no_kernels,
 )
 from attentiontuner.models.kernels.images import BLOCK, blocks_of_weight, conv_relu, image_blocks, linear_of_map
+from attentiontuner.models.kernels.products import product
 
 __all__ = [
     "BLOCK",
@@ -31,6 +32,7 @@ __all__ = [
     "linear_add_norm",
     "linear_of_map",
     "memory_sum",
+    "product",
     "sinusoids",
     "why_no_kernels",
 ]

@@ -48,6 +48,22 @@ def host_linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return out.view(*inputs.shape[:-1], -1)
 
 
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right
+
+    `[E, S, K]` and `[E, K, C]`: stretches of long episodes and what they look at, whose sizes recur where they are
+    multiples of a power of two (`data.blocks`), so that they are worth preparing. `right` lies row by row or column by
+    column."""
+    recurs = all(size % RECURS == 0 for size in (*left.shape[1:], right.shape[2]))
+    if len(left) > 1 or not recurs or left.device.type != "cpu" or not half_used():
+        return torch.bmm(left, right)
+    return _product(left[0].contiguous(), right[0].mT)[None]
+
+
+RECURS = 32
+"""The power of two."""
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
