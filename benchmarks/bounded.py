@@ -27,7 +27,8 @@ from attentiontuner.core.threads import wait_briefly
 from attentiontuner.data.windows import far_recalled
 from attentiontuner.demos import DemoStore
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import ModelPolicy, load_policy
+from attentiontuner.evaluation.opening import load_policy
+from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.methods import facts_of
 from attentiontuner.models.bound import Bound
 from attentiontuner.models.recall import RecallTransformer

@@ -13,7 +13,7 @@ from attentiontuner.demos import PairTable
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.models.network import Network
-from attentiontuner.models.recall import RecallConfig
+from attentiontuner.models.sizes import RecallConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec, Part
 from benchmarks import Row
 

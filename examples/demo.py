@@ -17,7 +17,7 @@ from attentiontuner.collecting.collection import collect
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.filming import make_films
-from attentiontuner.evaluation.policy import as_policy
+from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.experiments.planning.cells import Cell
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.experiments.reporting.report import build_report

@@ -50,7 +50,7 @@ _HOMES = {
     "paper_config": "attentiontuner.runs.config",
     "facts_of": "attentiontuner.methods",
     "train": "attentiontuner.training.train",
-    "load_policy": "attentiontuner.evaluation.policy",
+    "load_policy": "attentiontuner.evaluation.opening",
     "evaluate": "attentiontuner.evaluation.evaluate",
     "rollout": "attentiontuner.evaluation.rollout",
     # errors
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from attentiontuner.demos.exchange.minari import to_minari as to_minari
     from attentiontuner.demos.pairs import PairTable as PairTable
     from attentiontuner.evaluation.evaluate import evaluate as evaluate
-    from attentiontuner.evaluation.policy import load_policy as load_policy
+    from attentiontuner.evaluation.opening import load_policy as load_policy
     from attentiontuner.evaluation.rollout import rollout as rollout
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert

@@ -12,7 +12,8 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import EVALUATION_START, evaluation_seed
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos import Demonstration
-from attentiontuner.evaluation.policy import ModelPolicy, load_policy, recalled_steps, success_during_training
+from attentiontuner.evaluation.opening import load_policy, recalled_steps, success_during_training
+from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult, rollout
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig, TransformerConfig

@@ -11,7 +11,7 @@ from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation import publishing
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import load_policy
+from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run
 from attentiontuner.runs.states import parse_weights

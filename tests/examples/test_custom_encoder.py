@@ -10,8 +10,8 @@ from scipy.fft import dctn
 from attentiontuner.collecting.collection import collect
 from attentiontuner.core.errors import UserError
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import load_policy
-from attentiontuner.models.recall import RecallConfig
+from attentiontuner.evaluation.opening import load_policy
+from attentiontuner.models.sizes import RecallConfig
 from attentiontuner.models.transformer import TransformerConfig
 from attentiontuner.runs.config import paper_config
 from attentiontuner.spaces import Part

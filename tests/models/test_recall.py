@@ -10,7 +10,8 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.blocks import Block
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.models.network import Output
-from attentiontuner.models.recall import MOST, NEVER, Recalled, RecallTransformer, settle, turned
+from attentiontuner.models.recall import RecallTransformer, turned
+from attentiontuner.models.recall_head import MOST, NEVER, Recalled, settle
 from attentiontuner.models.sizes import BEFORE, GONE, RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec
 from tests.methods.configs import loss_of

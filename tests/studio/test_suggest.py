@@ -50,9 +50,9 @@ def test_a_runs_attention_is_asked_once_per_demonstration(toy: Path, monkeypatch
         asked.append((run.name, len(demonstration), threshold))
         return [(1, 4, 0.75), (3, 3, 0.9), (0, 2, 1.0001)]
 
-    policy = ModuleType("attentiontuner.evaluation.policy")
+    policy = ModuleType("attentiontuner.evaluation.opening")
     policy.recalled_steps = recalled_steps  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "attentiontuner.evaluation.policy", policy)
+    monkeypatch.setitem(sys.modules, "attentiontuner.evaluation.opening", policy)
     suggester = Suggester(Desk(toy), run=Path("runs/seventh"), threshold=0.3)
     assert suggester.sources("ada")[0].title == "attention of seventh"
     for _ in range(2):

@@ -13,7 +13,7 @@ from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import DemoStore
-from attentiontuner.evaluation.policy import load_policy
+from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.runs.run import Run
 from attentiontuner.tasks import task as tasks
 from attentiontuner.tasks.task import Task, get_task, register_task

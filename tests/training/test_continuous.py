@@ -11,7 +11,8 @@ from attentiontuner.collecting.collection import collect
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import ModelPolicy, load_policy
+from attentiontuner.evaluation.opening import load_policy
+from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.runs.config import paper_config
 from attentiontuner.spaces import ActionSpec
 from attentiontuner.training import loop

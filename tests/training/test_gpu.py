@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attentiontuner.evaluation.policy import load_policy
+from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store
 

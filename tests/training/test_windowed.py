@@ -16,7 +16,7 @@ from attentiontuner.data.source import Source
 from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.evaluation import annotating
-from attentiontuner.evaluation.policy import as_policy, bound_of
+from attentiontuner.evaluation.opening import as_policy, bound_of
 from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run
 from attentiontuner.training.train import train

@@ -115,7 +115,7 @@ def _of_run(policy: str, task: str | None, settings: dict[str, Any]) -> tuple[An
     if task not in (None, trained_on):
         raise UserError(f"{policy} was trained on task {trained_on!r}: it cannot play {task!r}")
     chosen = get_task(trained_on, {**trained_with, **settings})
-    from attentiontuner.evaluation.policy import as_policy
+    from attentiontuner.evaluation.opening import as_policy
 
     trained = run.load_model()
     config = trained.config

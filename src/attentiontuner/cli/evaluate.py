@@ -173,7 +173,7 @@ def _policy(
     if name == "expert":
         return ExpertPolicy(), {"policy": name}
     assert trained is not None
-    from attentiontuner.evaluation.policy import as_policy, bound_of
+    from attentiontuner.evaluation.opening import as_policy, bound_of
 
     of: dict[str, Any] = {"policy": name, "weights": trained.sha256, **({"execute": execute} if execute > 1 else {})}
     if (bound := bound_of(trained.model, trained.config.window, **memory)) is not None:

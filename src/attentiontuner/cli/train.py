@@ -112,7 +112,7 @@ def train(
 
     evaluate = None
     if config.eval_every:
-        from attentiontuner.evaluation.policy import success_during_training
+        from attentiontuner.evaluation.opening import success_during_training
 
         evaluate = success_during_training(chosen, config.eval_episodes, window=config.window)
     circumstances: dict[str, Any] = {"device": device, "log": boards, "budget_seconds": seconds}

@@ -23,7 +23,7 @@ from attentiontuner.demos.annotations import (
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import LOCK
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
-from attentiontuner.evaluation.policy import bound_of
+from attentiontuner.evaluation.opening import bound_of
 from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run, Trained
 

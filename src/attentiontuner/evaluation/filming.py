@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
-from attentiontuner.evaluation.policy import ModelPolicy, as_policy
+from attentiontuner.evaluation.opening import as_policy
+from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.experts.expert import Decision, Expert, checked
 from attentiontuner.models.bound import Keeping

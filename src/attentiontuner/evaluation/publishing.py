@@ -17,7 +17,7 @@ from torch import Tensor
 from attentiontuner.core.files import new_folder, read_bytes, write_json, write_text
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import as_policy
+from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.methods import get_method
 from attentiontuner.runs.run import Run, Trained

@@ -22,7 +22,7 @@ from attentiontuner.demos.pairs import PairTable, spans
 from attentiontuner.insight.readings import EXACT, FARTHEST, LEAST, SPREADS, Floats, Integers, Readings, log_reading
 from attentiontuner.losses import counting_loss
 from attentiontuner.models.network import Network
-from attentiontuner.models.recall import Recalled
+from attentiontuner.models.recall_head import Recalled
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 

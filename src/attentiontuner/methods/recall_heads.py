@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attentiontuner.data.blocks import Block
     from attentiontuner.losses import Loss
     from attentiontuner.models.network import Output
-    from attentiontuner.models.recall import Recalled
+    from attentiontuner.models.recall_head import Recalled
     from attentiontuner.runs.config import TrainConfig
 
 FEW = 2_000

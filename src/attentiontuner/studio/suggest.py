@@ -130,7 +130,7 @@ class Suggester:
         with self._thinking:  # one at a time: two threads cannot record CUDA graphs at once
             if episode not in self._attention:
                 # Torch is loaded here and nowhere else in the studio.
-                from attentiontuner.evaluation.policy import recalled_steps
+                from attentiontuner.evaluation.opening import recalled_steps
 
                 assert self.run is not None
                 found = recalled_steps(self.run, self.desk.demonstration(episode), self.threshold)

@@ -18,7 +18,7 @@ from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import DemoStore
 from attentiontuner.evaluation.evaluate import evaluate
-from attentiontuner.evaluation.policy import as_policy
+from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.rollout import default_workers
 from attentiontuner.experiments.planning.cells import (
     EVALUATION_SEED,
