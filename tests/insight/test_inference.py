@@ -13,7 +13,7 @@ from attentiontuner.insight import inference, pair_finder
 from attentiontuner.insight import need as need_of
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import Need, find_need
-from attentiontuner.insight.pair_finder import PairFinder
+from attentiontuner.insight.pair_finder import PLAIN, PairFinder
 from attentiontuner.insight.readings import SPREADS, Readings
 from tests.insight.cues import GRID, STEPS, cue_store
 
@@ -28,6 +28,13 @@ def cues(tmp_path_factory):
     found = find_need(store)
     need_of.PASSES = passes
     return store, store.read_pairs(), found
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    """Labels of a tiny data set are soon learned."""
+    monkeypatch.setattr(inference, "STEPS", 300)
+    monkeypatch.setattr(inference, "CHECKED", 80)
 
 
 def infer(cues, *labels: PairTable, seed: int = 0) -> Inferred:
@@ -98,7 +105,7 @@ def test_recalled_steps_are_taken_to_be_off_as_far_as_deciding_ones_at_least(cue
     store, pairs, need = cues
     readings = [Readings(pairs.perturb(2, 2, np.random.default_rng(0)), 0, 2.0)]
     data = DemoData(store.annotated_by(None).read_packed(np.arange(EPISODES)), torch.device("cpu"))
-    finder = PairFinder(data, store.actions, readings, np.ones(len(need.entropy)), seed=0, exact=False)
+    finder = PairFinder(data, store.actions, readings, np.ones(len(need.entropy)), 0, False, PLAIN)
     for likeliest, expected in ((0.25, 2.0), (5.0, 5.0)):
         finder._likely = [torch.zeros(len(SPREADS))]
         told = torch.tensor([float(spread == likeliest) for spread in SPREADS])

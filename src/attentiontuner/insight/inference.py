@@ -27,7 +27,7 @@ from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.need import Need
-from attentiontuner.insight.pair_finder import BATCH, MANY, MORE_STEPS, STEPS, PairFinder
+from attentiontuner.insight.pair_finder import BATCH, STEPS, PairFinder, Sort, sorts_for
 from attentiontuner.insight.readings import (
     EXACT,
     Floats,
@@ -45,8 +45,8 @@ FEWEST = 8
 LONGEST = 2048
 """Steps: in longer episodes labels are taken for right, for a head would look at every step from every other."""
 
-CHECKED = 1 / 3
-"""The share of the training after which a head knows whether labels have something in common."""
+CHECKED = 150
+"""Steps after which a head knows whether labels have something in common."""
 
 IN_COMMON = 0.5
 """The share of labels that a head finds which has not seen them, if they are right. Of labels that are off by one step
@@ -149,12 +149,13 @@ def infer_pairs(
     if need.lengths.max(initial=0) > LONGEST:
         return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
     work = _Work(store, np.asarray(episodes), readings, annotated, needed, seed, torch.device(device))
-    with progress(f"labels of {store.task}", round((2 + CHECKED) * work.steps)) as bar:
+    with progress(f"labels of {store.task}", len(work.sorts) * CHECKED + (1 + len(work.sorts)) * STEPS) as bar:
         exact = work.right(bar)
-        if exact and annotated.all():
-            bar.advance(bar.total - bar.done)
-            return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
-        finders = work.finders(exact, bar)
+        if not (exact and annotated.all()):
+            finders = work.finders(exact, bar)
+        bar.advance(bar.total - bar.done)
+    if exact and annotated.all():
+        return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
     found, agreement = work.found(finders, ~annotated if exact else annotated)
     of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
     spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
@@ -191,7 +192,7 @@ class _Work:
         self.fold_of[annotated] = rng.permutation(int(annotated.sum())) % 2
         self.fold_of[told] = self.fold[: len(told)]
         self.crossed = len(told) >= FEWEST
-        self.steps = STEPS if len(told) <= MANY else MORE_STEPS
+        self.sorts = sorts_for(store.observation)
         lengths = store.lengths[episodes]
         starts = np.cumsum(lengths) - lengths
         rate = np.mean([recalled_by_need(each, needed) for each in readings], axis=0)
@@ -201,26 +202,42 @@ class _Work:
     def _read(self, rows: Integers) -> DemoData:
         return DemoData(self.store.annotated_by(None).read_packed(self.episodes[rows]), self.device)
 
-    def _finder(self, exact: bool, number: int) -> PairFinder:
+    def _finder(self, exact: bool, number: int, sort: Sort) -> PairFinder:
         of_chosen = [Readings(each.labels.select(self.chosen), each.late, each.spread) for each in self.readings]
-        return PairFinder(self.data, self.store.actions, of_chosen, self.rate, 10 * self.seed + number, exact)
+        return PairFinder(self.data, self.store.actions, of_chosen, self.rate, 10 * self.seed + number, exact, sort)
 
     def right(self, bar: Bar) -> bool:
-        """Whether labels are right: whether a head finds in half of them what the others have in common."""
+        """Whether labels are right: whether a head finds in half of them what the others have in common. The sort of
+        head for those that are is the one by which the half it has not seen is likelier."""
         if not self.crossed:
+            self.sorts = self.sorts[:1]
             return True
-        finder = self._finder(exact=True, number=2)
-        finder.learn(np.flatnonzero(self.fold == 0), np.empty(0, np.int64), round(CHECKED * self.steps), bar)
-        return finder.consistency(np.flatnonzero(self.fold == 1)) >= IN_COMMON
+        learned, others = (np.flatnonzero(self.fold == own) for own in range(2))
+        right, found = False, []
+        for sort in self.sorts:
+            finder = self._finder(exact=True, number=2, sort=sort)
+            finder.learn(learned, others[:0], CHECKED, bar)
+            right |= finder.consistency(others) >= IN_COMMON
+            if right and self.annotated.all():
+                return True
+            found.append(finder.likelihood(others))
+        if right:
+            self.sorts = (self.sorts[int(np.argmax(found))],)
+        return right
 
     def finders(self, exact: bool, bar: Bar) -> list[PairFinder]:
-        """Two heads, each with half of the labels; with all of them where they are right."""
-        both = [self._finder(exact, own) for own in range(2)]
-        for own, finder in enumerate(both):
+        """Two heads, each with half of the labels; with all of them where they are right. Where it is open of which
+        sort they should be, the first is tried as each."""
+        both: list[PairFinder] = []
+        for own in range(2):
             rows, others = (np.flatnonzero((self.fold == own) == other) for other in (False, True))
-            if exact:
-                rows, others = np.arange(len(self.chosen)), rows[:0]
-            finder.learn(rows, others, self.steps, bar)
+            learned, looked = (np.arange(len(self.chosen)), rows[:0]) if exact else (rows, others)
+            tried = [self._finder(exact, own, sort) for sort in self.sorts]
+            for finder in tried:
+                finder.learn(learned, looked, STEPS, bar)
+            best = max(tried, key=lambda finder: finder.likelihood(others)) if len(tried) > 1 else tried[0]
+            self.sorts = (best.sort,)
+            both.append(best)
         return both
 
     def found(self, finders: list[PairFinder], judged: NDArray[np.bool_]) -> tuple[PairTable, float]:

@@ -3,12 +3,16 @@
 Labels are readings (`insight.readings`). Each is dealt out to the places (i, j) near it, row i, column j, with the odds
 P(q̃ | i) · P(p̃ | j) · rate_i · softmax_j(s_ij): how likely the reading is there, how much the step recalls by its need,
 and where the head looks. The head learns from what was dealt; what the labels of many episodes have in common remains,
-and their noise does not. First the odds are taken as they are, then to a power that rises: the head settles. Legend: B
-episodes, T steps of the longest, K labels, W steps of a window.
+and their noise does not. First the odds are taken as they are, then to a power that rises: the head settles.
+
+A plain head asks for the same kinds of cell at every step, and for those in view; only gates say at which steps, and of
+which. It cannot learn a few episodes by heart. Legend: B episodes, T steps of the longest, K labels, W steps of a
+window.
 """
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +30,29 @@ from attentiontuner.models.recall_head import Recalled
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
-WIDTH, BATCH, STEPS, RATE, DECAY, WARM, CLIP = 32, 16, 300, 2e-3, 0.1, 50, 1.0
-"""Of the head: width, episodes in a step, steps, learning rate and weight decay, steps until it is reached, and the
-largest gradient."""
+WIDTH, BATCH, STEPS, DECAY, WARM, CLIP = 32, 16, 600, 0.1, 50, 1.0
+"""Of the head: width, episodes in a step, steps, weight decay, steps until the learning rate is reached, and the
+largest gradient. With half as many steps labels settle where most of them lie before it is clear why they lie there."""
 
-MANY, MORE_STEPS = 300, 600
-"""With more annotated episodes than these a head takes so many steps."""
+
+class Sort(NamedTuple):
+    """A sort of head.
+
+    Attributes:
+        asks: what it looks for depends on the step that asks; if not, it is plain.
+        dropped: share of a symbol grid's cells that gates do not see while it learns.
+        rate: learning rate.
+        numbers: how much faster single numbers learn, such as where all scores start.
+    """
+
+    asks: bool
+    dropped: float
+    rate: float
+    numbers: float
+
+
+PLAIN, ASKING = Sort(False, 0.6, 4e-3, 50.0), Sort(True, 0.1, 2e-3, 10.0)
+"""With ten annotated episodes of Counting an asking head finds a third of what is recalled, a plain one nearly all."""
 
 SETTLED, SETTLING = 3.0, (0.35, 0.9)
 """The last power of the odds, and between which shares of the training it rises from 1."""
@@ -48,18 +69,31 @@ FIRST_SPREAD = 3.0
 NOWHERE = -1e4
 """The log of nothing, but finite."""
 
-NUMBERS = 10.0
-"""How much faster single numbers learn than the others."""
+LEVELS = 2
+"""Levels of need that are told apart, in each step of e in how much is recalled."""
+
+LITTLE = 1e-9
+"""An amount that is as good as nothing."""
 
 LOOK = 25
 """Steps between two looks at how far off the recalled steps are."""
 
 
-def finder(observation: ObservationSpec, actions: ActionSpec) -> Network:
+def sorts_for(observation: ObservationSpec) -> tuple[Sort, ...]:
+    """The sorts of head there are, the simpler one first. Only cells of symbol grids have kinds: what is found in
+    images and vectors has to be asked for."""
+    return (PLAIN, ASKING) if observation.kinds == {"grid"} else (ASKING,)
+
+
+def finder(observation: ObservationSpec, actions: ActionSpec, sort: Sort) -> Network:
     """The network, with fresh weights; of its action distribution nothing is asked."""
     nothing_read = {"periods": (), "marks": 0, "means": False, "sums": 0, "teacher": 0.0, "alone": 0.0}
-    sizes = {"d_model": WIDTH, "layers": 1, "heads": 1, "feedforward": 2 * WIDTH}
-    return RecallConfig(observation, actions, **sizes, **nothing_read).build()  # type: ignore[arg-type]
+    sizes = {"d_model": WIDTH, "layers": 1, "heads": 1, "feedforward": 2 * WIDTH, "dropped_cells": sort.dropped}
+    network = RecallConfig(observation, actions, **sizes, **nothing_read).build()  # type: ignore[arg-type]
+    if not sort.asks:  # queries are the bias alone
+        weight = network.get_parameter("layers.0.in_proj.weight")
+        torch.nn.init.zeros_(weight.requires_grad_(False))
+    return network
 
 
 class Window:
@@ -143,15 +177,23 @@ class PairFinder:
         rate: `[S]` how many things each step recalls by its need.
         seed: fixes first weights and batches.
         exact: the labels are right.
+        sort: of the head.
 
     Attributes:
         spreads_p: how far off each annotator's recalled steps are; measured on episodes that are not learned from.
     """
 
     def __init__(
-        self, data: DemoData, actions: ActionSpec, readings: list[Readings], rate: Floats, seed: int, exact: bool
+        self,
+        data: DemoData,
+        actions: ActionSpec,
+        readings: list[Readings],
+        rate: Floats,
+        seed: int,
+        exact: bool,
+        sort: Sort,
     ) -> None:
-        self.data, self.seed, self.exact = data, seed, exact
+        self.data, self.seed, self.exact, self.sort = data, seed, exact, sort
         self.readings = [replace(each, spread=EXACT) for each in readings] if exact else readings
         self.rate = torch.from_numpy(rate.astype(np.float32)).to(data.device)
         self.annotated = np.any([each.labels.annotated for each in readings], axis=0)
@@ -159,24 +201,24 @@ class PairFinder:
         self._likely = [torch.zeros(len(SPREADS), device=data.device) for _ in readings]
         with torch.random.fork_rng([data.device] if data.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            self.model = finder(data.packed.observation, actions)
+            self.model = finder(data.packed.observation, actions, sort)
         frames = data.frames.cpu().numpy()
         self.model.fit([(frames, np.bincount(data.packed.frame_index, minlength=len(frames)))], len(frames))
         self.model.to(data.device)
 
     def learn(self, rows: Integers, others: Integers, steps: int, bar: Bar | None = None) -> None:
-        """Learn from the labels of the episodes `rows`; of those not annotated only that they recall what their need
-        says. How far off the recalled steps are is looked up in `others`, where there are any."""
+        """Learn from the labels of the episodes `rows`; of those not annotated only that steps recall on average what
+        their need says. How far off the recalled steps are is looked up in `others`, where there are any."""
         told, untold = rows[self.annotated[rows]], rows[~self.annotated[rows]]
         rng = np.random.default_rng([self.seed, 1])
-        optimiser = _optimiser(self.model)
+        optimiser = _optimiser(self.model, self.sort)
         device = self.data.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(self.seed)
             self.model.train()
             for step in range(steps):
                 for group in optimiser.param_groups:
-                    group["lr"] = group["times"] * _rate(step, steps)
+                    group["lr"] = group["times"] * self.sort.rate * _part(step, steps)
                 half = BATCH // 2 if len(untold) else BATCH
                 chosen = [rng.choice(some, min(half, len(some)), replace=False) for some in (told, untold)]
                 loss = self._loss(np.concatenate(chosen), _power(step / steps))
@@ -201,7 +243,8 @@ class PairFinder:
         )
 
     def _loss(self, rows: Integers, power: float) -> Tensor:
-        """The counting loss of what the labels are dealt to; in rows without labels of the mass alone."""
+        """The counting loss of what the labels are dealt to; of episodes without labels that of the mass of all steps
+        of one level of need: such steps recall so much on average, each of them as much as it does."""
         batch = self.data.batch(rows)
         recalled, rate = self._recalled(batch), self._padded_rate(batch, rows)
         scores = recalled.whole.scores
@@ -214,10 +257,16 @@ class PairFinder:
                 wanted += deal(window, scores, rate, spread_p, each.spread, power)
         wanted = wanted / voices.clamp(min=1)[:, None, None]
         told = counting_loss(recalled.mass, (wanted * scores).sum(-1), recalled.cut)
-        guessed = recalled.mass - rate * scores.logsumexp(-1).clamp(min=-30) + recalled.cut
         real = torch.arange(batch.longest, device=rate.device) < batch.lengths[:, None]
-        loss = torch.where(voices[:, None] > 0, told, guessed) * real
-        return loss.sum() / rate.sum().clamp(min=1)
+        unsaid = real & (voices[:, None] == 0)
+        level = (LEVELS * rate[unsaid].log()).round().unique(return_inverse=True)[1]
+        mass, expected = (
+            level.new_zeros(unsaid.numel(), dtype=rate.dtype).index_add(0, level, each[unsaid])
+            for each in (recalled.mass, rate)
+        )
+        guessed = mass - expected * mass.clamp(min=LITTLE).log()
+        loss: Tensor = (told * (real & ~unsaid)).sum() + guessed.sum() + (recalled.cut * unsaid).sum()
+        return loss / rate.sum().clamp(min=1)
 
     def _recalled(self, batch: Batch) -> Recalled:
         found: Recalled = self.model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
@@ -229,15 +278,35 @@ class PairFinder:
         likeliest. It is no smaller than that of the deciding steps: a head that recalls all that was marked around one
         step explains labels without any."""
         self.model.eval()
-        batch = self.data.batch(rows)
-        scores, rate = self._recalled(batch).whole.scores, self._padded_rate(batch, rows)
-        for number, each in enumerate(self.readings):
-            labels = each.labels.select(rows)
-            if len(labels):
-                window = Window(batch, labels, max(SPREADS), each.spread)
-                self._likely[number] = 0.7 * self._likely[number] + likelihoods(window, scores, rate, each.spread)
-                self.spreads_p[number] = max(SPREADS[int(self._likely[number].argmax())], each.spread)
+        for number, found in enumerate(self._likelihoods(self.data.batch(rows), rows)):
+            if found.any():
+                self._likely[number] = 0.7 * self._likely[number] + found
+                spread = SPREADS[int(self._likely[number].argmax())]
+                self.spreads_p[number] = max(spread, self.readings[number].spread)
         self.model.train()
+
+    @torch.no_grad()
+    def likelihood(self, rows: Integers) -> float:
+        """How likely the labels of these episodes are, with the likeliest spread of recalled steps: the sum of logs."""
+        logs = [torch.zeros(len(SPREADS), device=self.data.device) for _ in self.readings]
+        for start in range(0, len(rows), BATCH):
+            batch = self.data.batch(rows[start : start + BATCH])
+            for number, found in enumerate(self._likelihoods(batch, rows[start : start + BATCH])):
+                logs[number] += found
+        return sum(float(each[0] if self.exact else each.max()) for each in logs)
+
+    def _likelihoods(self, batch: Batch, rows: Integers) -> list[Tensor]:
+        """Of each annotator how likely these labels are with each of `SPREADS`: logs `[spreads]`."""
+        scores, rate = self._recalled(batch).whole.scores, self._padded_rate(batch, rows)
+        found = []
+        for each in self.readings:
+            labels = each.labels.select(rows)
+            if not len(labels):
+                found.append(torch.zeros(len(SPREADS), device=rate.device))
+                continue
+            window = Window(batch, labels, max(SPREADS), each.spread)
+            found.append(likelihoods(window, scores, rate, each.spread))
+        return found
 
     @torch.no_grad()
     def amounts(self, data: DemoData, rows: Integers) -> Tensor:
@@ -266,22 +335,23 @@ class PairFinder:
         return right / max(total, 1)
 
 
-def _optimiser(model: Network) -> torch.optim.Optimizer:
+def _optimiser(model: Network, sort: Sort) -> torch.optim.Optimizer:
     """Single numbers, such as where all scores start, have far to go: they learn faster."""
     by_rank: dict[int, list[Tensor]] = {0: [], 1: [], 2: []}
     for parameter in model.parameters():
-        by_rank[min(parameter.dim(), 2)].append(parameter)
-    rates = {0: NUMBERS, 1: 1.0, 2: 1.0}
+        if parameter.requires_grad:
+            by_rank[min(parameter.dim(), 2)].append(parameter)
+    rates = {0: sort.numbers, 1: 1.0, 2: 1.0}
     groups = [
         {"params": some, "weight_decay": DECAY if rank == 2 else 0.0, "times": rates[rank]}
         for rank, some in by_rank.items()
     ]
-    return torch.optim.AdamW(groups, lr=RATE)
+    return torch.optim.AdamW(groups)
 
 
-def _rate(step: int, steps: int) -> float:
-    """The learning rate: it rises, then falls to nothing as a cosine does."""
-    return RATE * min(1, (step + 1) / WARM) * max(0.02, math.cos(math.pi / 2 * step / steps) ** 2)
+def _part(step: int, steps: int) -> float:
+    """The part of the learning rate that a step has: it rises, then falls to nothing as a cosine does."""
+    return min(1, (step + 1) / WARM) * max(0.02, math.cos(math.pi / 2 * step / steps) ** 2)
 
 
 def _power(done: float) -> float:
