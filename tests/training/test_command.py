@@ -80,6 +80,7 @@ def test_recordings_need_no_task_declared_again(
     assert main(["evaluate", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "run1 was trained on task 'toy-grid', of which no environment is known here: register one in a file" in line
+    assert line.endswith("or ask it step by step from Python, with load_policy")
     assert load_policy(run, device="cpu").max_steps == DemoStore.open(data).lengths.max()
     assert main(["inspect", str(data), "--verify", "--picture", str(tmp_path / "one.png")]) == 0
     assert (tmp_path / "one.png").is_file()

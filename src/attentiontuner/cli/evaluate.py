@@ -141,7 +141,7 @@ def task_of(run: Run, settings: dict[str, Any]) -> "Task":
         raise UserError(
             f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "
             f"file, such as register_task(Task.from_env(ENVIRONMENT, name={trained_on!r})), and write "
-            "`attentiontuner --import FILE evaluate ...`"
+            "`attentiontuner --import FILE evaluate ...`; or ask it step by step from Python, with load_policy"
         )
     chosen = get_task(trained_on, {**trained_with, **settings})
     if settings:
