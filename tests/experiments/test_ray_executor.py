@@ -9,21 +9,26 @@ import pytest
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.experiments import records
-from attentiontuner.experiments.running import ray_executor
+from attentiontuner.experiments.running import ray_cluster, ray_executor
 from attentiontuner.experiments.running.reproduce import make_plan, reproduce
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 pytestmark = pytest.mark.timeout(600)
 
 
+def node(scratch: Path, **variables: str) -> dict[str, object]:
+    """A node with a scratch folder of its own, as if it were another machine."""
+    return {"num_cpus": 1, "env_vars": {"ATTENTIONTUNER_SCRATCH": str(scratch), **variables}}
+
+
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("ATTENTIONTUNER_SCRATCH", str(tmp_path / "nodes"))
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    second = made.add_node(num_cpus=1)
+    first = {"include_dashboard": False, **node(tmp_path / "nodes" / "first")}
+    made = Cluster(initialize_head=True, head_node_args=first)
+    second = made.add_node(**node(tmp_path / "nodes" / "second"))
     ray.init(address=made.address, log_to_driver=False)
     yield made, second
     ray.shutdown()
@@ -43,7 +48,7 @@ def kill_when_busy(cluster, node, work: Path, killed: threading.Event) -> None:
 
 def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(cluster, tmp_path, monkeypatch):
     made, second = cluster
-    ray_executor._knock(made.address)  # what listens there is Ray
+    ray_cluster._knock(made.address)  # what listens there is Ray
     written: list[str] = []
     real_write = records.write_record
 
@@ -52,7 +57,7 @@ def test_a_lost_nodes_cells_run_elsewhere_and_every_record_is_written_once(clust
         return real_write(folder, record)
 
     monkeypatch.setattr(ray_executor, "write_record", counting_write)
-    scratch = tmp_path / "nodes" / ray_executor.SCRATCH / second.node_id
+    scratch = tmp_path / "nodes" / "second" / ray_executor.SCRATCH
     killed = threading.Event()
     killer = threading.Thread(target=kill_when_busy, args=(made, second, scratch, killed))
     killer.start()
@@ -77,15 +82,13 @@ def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", slow)
     with pytest.raises(UserError, match="^Ray does not start on this machine: The current node timed out .* More"):
-        ray_executor.connect()
+        ray_cluster.connect()
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", None])
 def test_what_listens_but_is_no_cluster_is_one_line(monkeypatch, answer):
     """Somebody who hangs up, who speaks something else, or who says nothing."""
-    monkeypatch.setattr(ray_executor, "KNOCK_SECONDS", 0.5)
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("Ray would wait for minutes"))
+    monkeypatch.setattr(ray_cluster, "KNOCK_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listening.getsockname()[1]}")
 
@@ -101,7 +104,7 @@ def test_what_listens_but_is_no_cluster_is_one_line(monkeypatch, answer):
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=127.0.0.1:"):
-            ray_executor.connect()
+            ray_cluster.find_cluster()
         server.join()
 
 
@@ -110,7 +113,5 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch, address):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, but nobody listens
         monkeypatch.setenv("RAY_ADDRESS", address.format(nobody.getsockname()[1]))
-        monkeypatch.setattr(ray, "is_initialized", lambda: False)
-        monkeypatch.setattr(ray, "init", lambda **given: pytest.fail("Ray would wait for minutes"))
         with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=.*127.0.0.1.*refused"):
-            ray_executor.connect()
+            ray_cluster.find_cluster()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from attentiontuner.core.errors import UserError, as_user_error
+from attentiontuner.core.signals import Interrupted
 from attentiontuner.core.threads import wait_briefly
 
 COMMANDS = {
@@ -52,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(words[0], words[1:])
     except UserError as error:
         return _refuse(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if arguments is None:  # the process ends: pressed again it adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("attentiontuner: stopped; the same command goes on from what is finished", file=sys.stderr)
-        return 130
+        return stop.exit_code if isinstance(stop, Interrupted) else 130
     except BrokenPipeError:
         return 0
     except Exception as error:

@@ -13,12 +13,24 @@ class UserError(ValueError):
     """
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is that a disk has no room."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def as_user_error(error: BaseException) -> UserError | None:
     """In one line what a user can do about an error that the place where it happened did not expect; None where it is a
     mistake of ours, whose traceback is worth more."""
     if isinstance(error, OSError):
         place = f" {error.filename}" if error.filename else ""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             return UserError(f"no room left on the disk{place and ':'}{place}; what was saved is kept")
         return UserError(f"cannot use{place or ' a file'}: {error.strerror or error}")
     if isinstance(error, RecursionError):

@@ -23,6 +23,11 @@ class Interrupted(KeyboardInterrupt):
         return 128 + self.signal
 
 
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """A handler: as Ctrl-C, but the exit code tells the signal."""
+    raise Interrupted(f"stopped by {signal.Signals(number).name}", number)
+
+
 @contextmanager
 def handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
     """`handler` in place of the present ones; outside the main thread, where Python has no signals, nothing changes."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import shortened
 from attentiontuner.models.heads import Head
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from attentiontuner.spaces.encoders import parse_encoders
@@ -40,6 +41,9 @@ MOST_LAYERS = 1000
 """More would be built one by one for hours."""
 
 
+MOST_WIDE = 2**31
+"""Sizes from which on nothing can be built."""
+
 MOST_SLOTS = 10_000
 """Weights do not tell how many there are; each is a step that every episode played holds."""
 
@@ -66,6 +70,8 @@ class NetworkConfig(ABC):
     encoders: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        for name, value in self.chosen().items():
+            self.check_range(name, not isinstance(value, int) or value < MOST_WIDE, f"below {MOST_WIDE}")
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
         heads = heads_for(self.actions)
         if self.action_head is None:
@@ -87,7 +93,7 @@ class NetworkConfig(ABC):
     def check_range(self, name: str, good: bool, wanted: str) -> None:
         """Refuse a field's value unless it is `good`."""
         if not good:
-            raise UserError(f"model {name}: {getattr(self, name)!r} is not {wanted}")
+            raise UserError(f"model {name}: {shortened(repr(getattr(self, name)), 60)} is not {wanted}")
 
     def chosen(self) -> dict[str, Any]:
         """Its fields by name, without what the task says."""

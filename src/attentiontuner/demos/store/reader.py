@@ -23,7 +23,7 @@ from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import SHARDS, Manifest, ShardEntry, read_manifest, shard_name
 from attentiontuner.demos.store.packed import PackedDemos, pack
-from attentiontuner.demos.store.shards import Shard, read_shard
+from attentiontuner.demos.store.shards import Shard, read_shard, refuse_more_steps
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
 
@@ -117,7 +117,10 @@ class DemoStore:
 
     def read_packed(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PackedDemos:
         """The chosen episodes (None: all) as flat arrays, in the order given."""
-        return pack(self.observation, self.actions, self._shards, self._chosen(episodes), self._read, self._read_pairs)
+        chosen = self._chosen(episodes)
+        for number in np.unique(np.searchsorted(self._ends, chosen, side="right")):
+            refuse_more_steps(self._shard_path(self._shards[number]), self._shards[number])
+        return pack(self.observation, self.actions, self._shards, chosen, self._read, self._read_pairs)
 
     def read_pairs(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PairTable:
         """The pairs of the chosen episodes (None: all) in the order given, without reading a frame."""

@@ -30,6 +30,13 @@ HEADER_BYTES = 2**16
 """More than the names and shapes of a shard's arrays take."""
 
 
+STEP_BYTES = 12
+"""Less than this no step takes: its frame, reward and action."""
+
+MOST_PACKED = 2**15
+"""Bytes that zstd makes of one at most: it repeats 128 kB in four."""
+
+
 @dataclass(frozen=True)
 class Shard:
     """n episodes of together S steps, over U distinct observations. Episode i is steps `starts[i]:starts[i+1]`."""
@@ -167,6 +174,16 @@ def encode_shard(shard: Shard, observation: ObservationSpec) -> bytes:
     if observation.plain:
         arrays["frames"] = np.asarray(observation.decode(shard.frames))
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress(save(arrays))
+
+
+def refuse_more_steps(path: Path, entry: ShardEntry) -> None:
+    """Refuse a shard that can never hold the steps that the manifest says it has, before there is room for them."""
+    steps, size = sum(entry.lengths), path.stat().st_size if path.exists() else entry.bytes
+    if steps * STEP_BYTES > size * MOST_PACKED:
+        raise UserError(
+            f"{path} is damaged, or the manifest of its data set: it has {size} bytes for {steps} steps; "
+            "restore them from a copy"
+        )
 
 
 def shard_bytes(path: Path) -> bytes:

@@ -35,12 +35,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job. `there`: somebody else finished it; `later`: the time left was not enough, work is kept."""
+    """What became of a job. `there`: somebody else finished it; `later`: the time left was not enough, work is kept;
+    `full`: it failed because a disk has no room."""
 
     cell: Cell
     state: Literal["done", "there", "later", "failed"]
     message: str = ""
     seconds: float = 0.0
+    full: bool = False
 
 
 def work_folder(records: Path, cell: Cell) -> Path:

@@ -5,7 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, as_user_error, disk_is_full
 from attentiontuner.core.processes import Crew
 from attentiontuner.core.signals import Interrupted
 from attentiontuner.experiments.running.jobs import Job, Outcome, log_file
@@ -56,18 +56,20 @@ def _run(job: Job) -> Outcome:
     return outcome
 
 
-def run_guarded(job: Job) -> Outcome:
+def run_guarded(job: Job, run: Callable[[Job], Outcome] = run_cell) -> Outcome:
     """Run a job; whatever goes wrong in it is its outcome."""
     limit_threads(job.cores)
     try:
         for address in job.imports:
             import_user_code(address)
-        return run_cell(job)
+        return run(job)
     except Interrupted:
         return Outcome(job.cell, "later", "stopped; what was done is kept")
     except UserError as error:
-        return Outcome(job.cell, "failed", " ".join(str(error).split()))
+        return Outcome(job.cell, "failed", " ".join(str(error).split()), full=disk_is_full(error))
     except Exception as error:
+        if disk_is_full(error):
+            return Outcome(job.cell, "failed", f"{as_user_error(error) or error}", full=True)
         traceback.print_exc()
         log = log_file(job.records, job.cell)
         where = f" (the whole story: {log})" if log.exists() else ""

@@ -1,27 +1,30 @@
 """Cells on a Ray cluster: at RAY_ADDRESS, or one started on this machine.
 
-Nothing is shared between nodes but the code: each node has its own scratch folder, where a data set is collected once
+Nothing is shared between machines but the code: each has its own scratch folder, where a data set is collected once
 from its seed, and sends the finished record back as text. Only the driver writes records, each once. The cells of a
-lost node run again on another; on the same node a cell that was cut off goes on from its scratch folder.
+lost node run again on another; on the same machine, or when it comes back, a cell that was cut off goes on from its
+scratch folder. A node whose disk is full gets no more cells, and those that failed there run elsewhere.
 """
 
 import json
 import os
 import signal
 import socket
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import shortened
-from attentiontuner.core.signals import handled
+from attentiontuner.core.files import locked, make_folder, read_json
+from attentiontuner.core.signals import handled, interrupt
 from attentiontuner.experiments.planning.cells import Cell
 from attentiontuner.experiments.records import Record, finished, record_path, write_record
 from attentiontuner.experiments.running.jobs import Job, Outcome
+from attentiontuner.experiments.running.ray_cluster import connect, place, resources, rooms
 from attentiontuner.experiments.running.reproduce import Campaign, Plan
 
 RETRIES_AFTER_LOSS = 10
@@ -29,92 +32,72 @@ RETRIES_AFTER_LOSS = 10
 
 SCRATCH = "attentiontuner-ray"
 POLL_SECONDS = 1.0
-KNOCK_SECONDS = 6.0
-"""How long a cluster may take to answer at all, and then to say what it speaks."""
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client of gRPC begins: HTTP/2, and an empty frame of settings. Its server answers with such a frame."""
 
 
 def run_on_ray(cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
     """Run the cells on the cluster and write their records here."""
     ray = connect()
-    with handled(signal.default_int_handler, signal.SIGTERM):  # as Ctrl-C: Ray has put its own handler in place of ours
-        _run_all(ray, cells, plan, campaign)
+    with handled(interrupt, signal.SIGTERM):  # Ray has put its own handler in place of ours
+        _Driver(ray, plan, campaign).run(campaign.jobs(cells))
 
 
-def _run_all(ray: Any, cells: Sequence[Cell], plan: Plan, campaign: Campaign) -> None:
-    wanted = resources(ray, plan.jobs)
-    remote = ray.remote(run_remotely).options(max_retries=RETRIES_AFTER_LOSS, scheduling_strategy="SPREAD", **wanted)
-    jobs = campaign.jobs(cells)
-    running: dict[Any, Cell] = {}
-    more = True
-    while more or running:
-        while more and len(running) < slots(ray, wanted):
-            job = next(jobs, None)
-            more = job is not None
-            if job is not None:
-                running[remote.remote(json.dumps(job_to_json(job)))] = job.cell
-        done, _ = ray.wait(list(running), timeout=POLL_SECONDS) if running else ([], [])
-        for reference in done:
-            campaign.report(collect_outcome(ray, reference, running.pop(reference), plan.records))
-        if campaign.deadline is not None and time.monotonic() > campaign.deadline:
-            for reference, cell in running.items():
-                ray.cancel(reference, force=True)
-                campaign.report(Outcome(cell, "later", "the time is over; what was done is kept on its node"))
-            return
+class _Driver:
+    """Hands jobs to a cluster, one more than it can run at once, so that no node idles."""
 
+    def __init__(self, ray: Any, plan: Plan, campaign: Campaign) -> None:
+        self.ray, self.plan, self.campaign = ray, plan, campaign
+        self.wanted = resources(ray, plan.jobs)
+        self.remote = ray.remote(max_retries=RETRIES_AFTER_LOSS, **self.wanted)(run_remotely)
+        self.running: dict[Any, tuple[Job, str]] = {}  # with the node, where one was chosen
+        self.full: set[str] = set()  # nodes without room on their disk
+        self.again: list[Job] = []  # what failed there
 
-def connect() -> Any:
-    """Ray, connected to the cluster at RAY_ADDRESS or to a new local one."""
-    import ray
-
-    address = os.environ.get("RAY_ADDRESS")
-    if not ray.is_initialized():
+    def run(self, jobs: Iterator[Job]) -> None:
         try:
-            _knock(address or "")
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except Exception as error:  # Ray raises whatever it likes, a bare Exception where a busy machine is too slow
-            said = shortened(str(error))
-            if address is None:
-                raise UserError(
-                    f"Ray does not start on this machine: {said}; try again, or leave out --executor ray"
-                ) from error
-            raise UserError(
-                f"there is no Ray cluster at RAY_ADDRESS={address}: {said}; start one (`ray start --head`), or unset "
-                "RAY_ADDRESS for one on this machine"
-            ) from error
-    return ray
+            while True:
+                self._start(jobs)
+                if not self.running:
+                    return
+                self._finish(POLL_SECONDS)
+                if self.campaign.deadline is not None and time.monotonic() > self.campaign.deadline:
+                    return self._stop()
+        except KeyboardInterrupt:
+            self._finish(0)  # what has come in the meantime
+            raise
 
+    def _start(self, jobs: Iterator[Job]) -> None:
+        """Hand out as many jobs as there is room for."""
+        room = rooms(self.ray, self.wanted, self.full)
+        while len(self.running) <= sum(room.values()):
+            job = self.again.pop() if self.again else next(jobs, None)
+            if job is None:
+                return
+            taken = Counter(node for _, node in self.running.values())
+            where = place(room, taken) if self.full and room else "SPREAD"
+            task = self.remote.options(scheduling_strategy=where).remote(json.dumps(job_to_json(job)))
+            self.running[task] = job, getattr(where, "node_id", "")
 
-def _knock(address: str) -> None:
-    """An `OSError` where nobody listens at `host:port`, or not in Ray's language: Ray itself would wait for minutes
-    without a word."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if not colon or not port.isdecimal():
-        return
-    with socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS) as knocking:
-        if os.environ.get("RAY_USE_TLS") in (None, "", "0"):
-            knocking.sendall(PREFACE)
-            if knocking.recv(4, socket.MSG_WAITALL)[3:] != PREFACE[-6:-5]:
-                raise ConnectionError("what listens there is no Ray cluster")
+    def _finish(self, seconds: float) -> None:
+        """Wait so long for one to finish, and report all that are."""
+        if not (tasks := list(self.running)):
+            return
+        self.ray.wait(tasks, timeout=seconds)
+        for task in self.ray.wait(tasks, num_returns=len(tasks), timeout=0)[0]:
+            job, _ = self.running[task]
+            node, outcome = collect_outcome(self.ray, task, job.cell, self.plan.records)
+            if outcome.full:
+                self.full.add(node)
+            if outcome.full and rooms(self.ray, self.wanted, self.full):
+                print(f"  {job.cell.name}: {outcome.message}; it runs elsewhere", file=sys.stderr, flush=True)
+                self.again.append(job)
+            else:
+                self.campaign.report(outcome)
+            del self.running[task]  # now, so that a signal in between loses none
 
-
-def resources(ray: Any, jobs: int) -> dict[str, float]:
-    """What one cell asks of a node: a share of a GPU where there are any, and of the cores of the poorest node."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    gpus = any(node.get("GPU", 0) > 0 for node in nodes)
-    shares = [node["CPU"] // (jobs * max(1.0, node.get("GPU", 0))) for node in nodes]
-    return {"num_cpus": max(1.0, min(shares, default=1.0))} | ({"num_gpus": 1 / jobs} if gpus else {})
-
-
-def slots(ray: Any, wanted: Mapping[str, float]) -> int:
-    """How many cells to hand to the cluster at once: one more than it can run, so that no node idles."""
-    there = ray.cluster_resources()
-    rooms = [
-        there.get(name.removeprefix("num_").removesuffix("s").upper(), 0) / share for name, share in wanted.items()
-    ]
-    return int(min(rooms)) + 1
+    def _stop(self) -> None:
+        for task, (job, _) in self.running.items():
+            self.ray.cancel(task, force=True)
+            self.campaign.report(Outcome(job.cell, "later", "the time is over; what was done is kept on its node"))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
@@ -125,8 +108,11 @@ def job_to_json(job: Job) -> dict[str, Any]:
 
 
 def run_remotely(text: str) -> str:
-    """On a node: run the job in the node's scratch folder. The outcome as JSON, with the record where there is one."""
+    """On a node: run the job in its machine's scratch folder. The outcome as JSON, with the record if there is one."""
+    import ray
+
     from attentiontuner.experiments.running.pool import run_guarded
+    from attentiontuner.experiments.running.runner import run_cell
 
     value = json.loads(text)
     cell, here = Cell.from_json(value["cell"]), scratch()
@@ -141,12 +127,22 @@ def run_remotely(text: str) -> str:
         jobs=value["jobs"],
         imports=tuple(value["imports"]),
     )
-    outcome = run_guarded(job)
-    answer: dict[str, Any] = {"state": outcome.state, "message": outcome.message, "seconds": outcome.seconds}
-    path = record_path(job.records, job.cell)
-    if outcome.state in ("done", "there"):
-        answer["record"] = json.loads(path.read_text(encoding="utf-8"))
-        path.unlink()
+    answer: dict[str, Any] = {"node": str(ray.get_runtime_context().get_node_id())}
+
+    def run(job: Job) -> Outcome:
+        """The record leaves before anybody else, such as a driver of another cluster, begins with the same cell."""
+        make_folder(here)
+        with locked(here / f"{cell.folder}--{cell.name}.lock"):
+            outcome = run_cell(job)
+            if outcome.state != "later":
+                path = record_path(job.records, cell)
+                answer["record"] = read_json(path)
+                path.unlink()
+        return outcome
+
+    outcome = run_guarded(job, run)
+    message = f"{outcome.message} (on {socket.gethostname()})" if outcome.state == "failed" else outcome.message
+    answer |= {"state": outcome.state, "message": message, "seconds": outcome.seconds, "full": outcome.full}
     return json.dumps(answer)
 
 
@@ -158,24 +154,21 @@ def assigned_cores() -> int:
 
 
 def scratch() -> Path:
-    """This node's own folder. Its name has the node's id: nodes on one machine do not share it."""
-    import ray
-
-    base = os.environ.get("ATTENTIONTUNER_SCRATCH", tempfile.gettempdir())
-    return Path(base) / SCRATCH / str(ray.get_runtime_context().get_node_id())
+    """This machine's own folder: of whichever cluster, so that a node that comes back goes on where it was."""
+    return Path(os.environ.get("ATTENTIONTUNER_SCRATCH", tempfile.gettempdir())) / SCRATCH
 
 
-def collect_outcome(ray: Any, reference: Any, cell: Cell, records: Path) -> Outcome:
-    """The outcome of a finished remote job; its record is written here unless one is there already."""
+def collect_outcome(ray: Any, task: Any, cell: Cell, records: Path) -> tuple[str, Outcome]:
+    """The node and the outcome of a finished remote job; its record is written here unless one is there already."""
     try:
-        answer = json.loads(ray.get(reference))
+        answer = json.loads(ray.get(task))
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[-1]
-        return Outcome(cell, "failed", f"{type(error).__name__}: {reason}")
-    outcome = Outcome(cell, answer["state"], answer["message"], answer["seconds"])
-    if "record" not in answer:
-        return outcome
-    if finished(records, cell) is not None:
-        return replace(outcome, state="there")
-    write_record(records, Record.from_json(answer["record"]))
-    return replace(outcome, state="done")
+        return "", Outcome(cell, "failed", f"{type(error).__name__}: {reason}")
+    outcome = Outcome(cell, answer["state"], answer["message"], answer["seconds"], answer["full"])
+    if "record" in answer:
+        there = finished(records, cell) is not None
+        if not there:
+            write_record(records, Record.from_json(answer["record"]))
+        outcome = replace(outcome, state="there" if there else "done")
+    return answer["node"], outcome

@@ -12,7 +12,7 @@ from typing import Literal
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import make_folder
 from attentiontuner.core.processes import usable_cores
-from attentiontuner.core.signals import handled
+from attentiontuner.core.signals import handled, interrupt
 from attentiontuner.core.versions import git_revision
 from attentiontuner.core.wording import counted
 from attentiontuner.experiments.planning.cells import Cell, expand
@@ -108,10 +108,14 @@ def reproduce(plan: Plan) -> int:
         _clear_leftovers(plan, todo)
     if not todo:
         return 0
+    if plan.executor == "ray":
+        from attentiontuner.experiments.running.ray_cluster import find_cluster
+
+        find_cluster()  # before torch is imported, which takes seconds
     for folder in (plan.records, plan.data):
         make_folder(folder)
     campaign = Campaign(plan, len(todo), None if plan.budget is None else started + plan.budget)
-    with handled(signal.default_int_handler, signal.SIGTERM):  # like Ctrl-C: running cells save what they have
+    with handled(interrupt, signal.SIGTERM):  # like Ctrl-C: running cells save what they have
         if plan.executor == "ray":
             from attentiontuner.experiments.running.ray_executor import run_on_ray
 
