@@ -13,9 +13,9 @@ from attentiontuner.insight import inference, pair_finder
 from attentiontuner.insight import need as need_of
 from attentiontuner.insight.inference import Inferred, infer_pairs
 from attentiontuner.insight.need import Need, find_need
-from attentiontuner.insight.pair_finder import PLAIN, PairFinder
+from attentiontuner.insight.pair_finder import ASKING, PLAIN, PairFinder, average_loss, finder, sorts_for
 from attentiontuner.insight.readings import SPREADS, Readings
-from tests.insight.cues import GRID, STEPS, cue_store
+from tests.insight.cues import ACTIONS, BOTH, GRID, STEPS, VECTOR, cue_store
 
 EPISODES = 60
 
@@ -31,10 +31,11 @@ def cues(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    """Labels of a tiny data set are soon learned."""
+def sooner(monkeypatch):
+    """Labels of a tiny data set are soon learned, by heads of one sort."""
     monkeypatch.setattr(inference, "STEPS", 300)
     monkeypatch.setattr(inference, "CHECKED", 80)
+    monkeypatch.setattr(inference, "sorts_for", lambda _: (ASKING,))
 
 
 def infer(cues, *labels: PairTable, seed: int = 0) -> Inferred:
@@ -93,7 +94,8 @@ def test_pairs_are_found_in_intervals_that_lie_around_them_somehow(cues):
     assert agreement(found.pairs, labels) > 0.9
 
 
-def test_demonstrations_without_labels_are_given_pairs(cues):
+def test_demonstrations_without_labels_are_given_pairs(cues, monkeypatch):
+    monkeypatch.setattr(inference, "sorts_for", sorts_for)
     few = cues[1].keep_annotations(2 / EPISODES, np.random.default_rng(0))
     found = infer(cues, few)
     assert agreement(found.pairs, cues[1]) > 0.9
@@ -112,6 +114,39 @@ def test_recalled_steps_are_taken_to_be_off_as_far_as_deciding_ones_at_least(cue
         monkeypatch.setattr(pair_finder, "likelihoods", lambda *_, told=told: told)
         finder._look(np.arange(4))
         assert finder.spreads_p == [expected]
+
+
+def test_a_plain_head_looks_for_the_same_whoever_asks():
+    for sort in (PLAIN, ASKING):
+        model = finder(GRID, ACTIONS, sort)
+        _, projected = model.layers[0].project(torch.randn(4, 32))
+        query = projected[:, 0, 0]
+        assert torch.equal(query[0], query[1]) != sort.asks
+    assert [sorts_for(each) for each in (GRID, VECTOR, BOTH)] == [(PLAIN, ASKING), (ASKING,), (ASKING,)]
+
+
+def test_the_sort_of_head_is_the_one_by_which_unseen_labels_are_likelier(cues, monkeypatch):
+    tried = []
+    monkeypatch.setattr(inference, "STEPS", 1)
+    monkeypatch.setattr(inference, "CHECKED", 1)
+    monkeypatch.setattr(inference, "sorts_for", sorts_for)
+    monkeypatch.setattr(PairFinder, "likelihood", lambda self, rows: float(self.sort.asks))
+    monkeypatch.setattr(PairFinder, "learn", lambda self, *_: tried.append((self.seed, self.sort)))
+    infer(cues, cues[1].perturb(1, 1, np.random.default_rng(0)))
+    assert tried == [(2, PLAIN), (2, ASKING), (0, PLAIN), (0, ASKING), (1, ASKING)]
+    tried.clear()
+    infer(cues, cues[1].keep_annotations(2 / EPISODES, np.random.default_rng(0)))
+    assert tried == [(0, PLAIN), (1, PLAIN)]  # none to spare: the simpler one
+
+
+def test_need_says_what_steps_recall_on_average_alone():
+    rate = torch.tensor([0.5, 0.5, 2.0, 2.0])
+    mass = torch.tensor([0.2, 0.8, 4.0, 0.0], requires_grad=True)
+    average_loss(mass, rate).backward()
+    assert torch.allclose(mass.grad, torch.zeros(4))
+    (more,) = torch.autograd.grad(average_loss(mass * torch.tensor([2.0, 2.0, 1.0, 1.0]), rate), mass)
+    assert (more[:2] > 0.5).all()
+    assert torch.allclose(more[2:], torch.zeros(2))
 
 
 def test_where_two_heads_do_not_find_the_same_nothing_is_changed(cues, monkeypatch):

@@ -167,6 +167,14 @@ def likelihoods(window: Window, scores: Tensor, rate: Tensor, spread_q: float) -
     return torch.stack(logs)
 
 
+def average_loss(mass: Tensor, rate: Tensor) -> Tensor:
+    """Of steps `[n]` that recall `mass` and by their need `rate`: the counting loss of the sums over steps of one level
+    of need, added up. Such steps recall so much on average, each of them what there is for it."""
+    level = (LEVELS * rate.log()).round().unique(return_inverse=True)[1]
+    recalled, expected = (torch.zeros_like(rate).index_add(0, level, each) for each in (mass, rate))
+    return (recalled - expected * recalled.clamp(min=LITTLE).log()).sum()
+
+
 class PairFinder:
     """Which steps recall which, learned from labels.
 
@@ -243,8 +251,7 @@ class PairFinder:
         )
 
     def _loss(self, rows: Integers, power: float) -> Tensor:
-        """The counting loss of what the labels are dealt to; of episodes without labels that of the mass of all steps
-        of one level of need: such steps recall so much on average, each of them as much as it does."""
+        """The counting loss of what the labels are dealt to, and of episodes without labels that of averages."""
         batch = self.data.batch(rows)
         recalled, rate = self._recalled(batch), self._padded_rate(batch, rows)
         scores = recalled.whole.scores
@@ -259,14 +266,8 @@ class PairFinder:
         told = counting_loss(recalled.mass, (wanted * scores).sum(-1), recalled.cut)
         real = torch.arange(batch.longest, device=rate.device) < batch.lengths[:, None]
         unsaid = real & (voices[:, None] == 0)
-        level = (LEVELS * rate[unsaid].log()).round().unique(return_inverse=True)[1]
-        mass, expected = (
-            level.new_zeros(unsaid.numel(), dtype=rate.dtype).index_add(0, level, each[unsaid])
-            for each in (recalled.mass, rate)
-        )
-        guessed = mass - expected * mass.clamp(min=LITTLE).log()
-        loss: Tensor = (told * (real & ~unsaid)).sum() + guessed.sum() + (recalled.cut * unsaid).sum()
-        return loss / rate.sum().clamp(min=1)
+        guessed = average_loss(recalled.mass[unsaid], rate[unsaid]) + recalled.cut[unsaid].sum()
+        return ((told * (real & ~unsaid)).sum() + guessed) / rate.sum().clamp(min=1)
 
     def _recalled(self, batch: Batch) -> Recalled:
         found: Recalled = self.model(batch, (RECALL_HEAD,)).watched[RECALL_HEAD]
