@@ -96,18 +96,20 @@ class Played:
 
 @dataclass(frozen=True)
 class Trained:
-    """A policy: its task and settings, how many demonstrations, and how long its windows are (None: none)."""
+    """A policy: its task and settings, how many demonstrations, how long its windows are (None: none), and for how many
+    epochs, where not for as many as the recipe says."""
 
     task: str
     episodes: int
     window: int | None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
 
 
 POLICIES = {
-    "tmaze": Trained("tmaze", 300, 32, {"length": 1_000}),
-    "tmaze-two-cues": Trained("tmaze", 300, 32, {"length": 1_000, "distractors": 0.1, "cues": 2}),
-    "tmaze-100000": Trained("tmaze", 8, 32, {"length": 100_000, "distractors": 0.1}),
+    "tmaze": Trained("tmaze", 300, 32, {"length": 1_000}, 60),
+    "tmaze-two-cues": Trained("tmaze", 300, 32, {"length": 1_000, "distractors": 0.1, "cues": 2}, 60),
+    "tmaze-100000": Trained("tmaze", 8, 32, {"length": 100_000, "distractors": 0.1}, 1_714),
     **{task: Trained(task, 100, 16) for task in ("hallway", "ordering", "counting")},
     **{f"{task}-whole": Trained(task, 100, None) for task in ("hallway", "ordering", "counting")},
 }
@@ -121,7 +123,8 @@ def learn(name: str, folder: Path) -> dict[str, Any]:
     data = folder / "data" / name
     store = DemoStore.open(data) if data.exists() else collect(task, own.episodes, DATA_SEED, data, 1)
     collected = time.process_time() - started
-    config = paper_config(task, "recall", data=facts_of(store), window=own.window, labels="exact")
+    choices = {"window": own.window, "labels": "exact"} | ({"epochs": own.epochs} if own.epochs else {})
+    config = paper_config(task, "recall", data=facts_of(store), **choices)
     result = train(config, store, folder / name, device="cpu")
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     return {
