@@ -97,19 +97,23 @@ class Played:
 
 @dataclass(frozen=True)
 class Trained:
-    """A policy: its task and settings, how many demonstrations, and how long its windows are (None: none)."""
+    """A policy: its task and settings, how many demonstrations, how long its windows are (None: none), for how many
+    epochs, where not for as many as the recipe says, and whether steps know their place."""
 
     task: str
     episodes: int
     window: int | None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
+    positions: bool = True
 
 
 POLICIES = {
-    "tmaze": Trained("tmaze", 300, 32, {"length": 1_000}),
-    "tmaze-two-cues": Trained("tmaze", 300, 32, {"length": 1_000, "distractors": 0.1, "cues": 2}),
-    "tmaze-100000": Trained("tmaze", 8, 32, {"length": 100_000, "distractors": 0.1}),
+    "tmaze": Trained("tmaze", 300, 32, {"length": 1_000}, 60),
+    "tmaze-two-cues": Trained("tmaze", 300, 32, {"length": 1_000, "distractors": 0.1, "cues": 2}, 60),
+    "tmaze-100000": Trained("tmaze", 8, 32, {"length": 100_000, "distractors": 0.1}, 1_714),
     **{task: Trained(task, 100, 16) for task in ("hallway", "ordering", "counting")},
+    **{f"{task}-no-positions": Trained(task, 100, 16, positions=False) for task in ("hallway", "ordering", "counting")},
     **{f"{task}-whole": Trained(task, 100, None) for task in ("hallway", "ordering", "counting")},
 }
 
@@ -122,7 +126,9 @@ def learn(name: str, folder: Path) -> dict[str, Any]:
     data = folder / "data" / name
     store = DemoStore.open(data) if data.exists() else collect(task, own.episodes, DATA_SEED, data, 1)
     collected = time.process_time() - started
-    config = paper_config(task, "recall", data=facts_of(store), window=own.window, labels="exact")
+    choices = {"window": own.window, "labels": "exact"} | ({"epochs": own.epochs} if own.epochs else {})
+    network = {"positions": own.positions}
+    config = paper_config(task, "recall", network, facts_of(store), **choices)
     result = train(config, store, folder / name, device="cpu")
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     return {
@@ -180,10 +186,11 @@ def plays(needed: Mapping[str, int]) -> Iterable[Play]:
             yield Play(TWO_CUES, 200, RECENT, keep, by)
     for name in ("hallway", "ordering", "counting"):
         yield Play(f"{name}-whole", 300, None, None, "all")
-        yield Play(name, 300, None, None, "all")
-        for keep in sorted({needed[name], -(-needed[name] // 2), 2 * needed[name]}):
-            for by in RULES:
-                yield Play(name, 300, 16, keep, by)
+        for policy in (name, f"{name}-no-positions"):
+            yield Play(policy, 300, None, None, "all")
+            for keep in sorted({needed[name], -(-needed[name] // 2), 2 * needed[name]}):
+                for by in RULES:
+                    yield Play(policy, 300, 16, keep, by)
 
 
 TWO_CUES = "tmaze-two-cues"

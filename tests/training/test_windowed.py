@@ -4,6 +4,7 @@ be is refused."""
 import hashlib
 import importlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.evaluation import annotating
 from attentiontuner.evaluation.opening import as_policy, bound_of
+from attentiontuner.methods import DataFacts
 from attentiontuner.models.bound import Bound
+from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import get_task
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store, without_times
 
@@ -86,6 +90,18 @@ def test_what_was_trained_on_windows_plays_with_as_large_a_memory(tmp_path, caps
     assert "keep_loss" not in without.metrics[0]
     trained = Run(tmp_path / "without").load_model()
     assert bound_of(trained.model, trained.config.window) == Bound(3, 3, "recent")
+
+
+def test_windows_take_more_epochs_than_whole_demonstrations():
+    """They show a part of each: as many more as have room, but no more than three."""
+    task = get_task("tmaze")
+    usual = paper_config(task, "recall", data=DataFacts(100, 1.0, (90, 110)))
+    assert usual.epochs == paper_config(task, "recall", data=DataFacts(100)).epochs == 120
+    for window, times in ((8, 3), (50, 2), (100, 200 / 190), (200, 1)):
+        config = paper_config(task, "recall", data=DataFacts(100, 1.0, (90, 110)), window=window)
+        assert config.epochs == round(120 * times)
+        assert replace(config, epochs=120, window=None).to_json() == usual.to_json()
+    assert paper_config(task, "recall", data=DataFacts(100, 1.0, (90, 110)), window=8, epochs=7).epochs == 7
 
 
 REFUSED = {

@@ -37,16 +37,28 @@ class DataFacts:
     Attributes:
         demonstrations: how many there are.
         annotated: the share of them that have an annotation.
+        lengths: their steps, where they are known.
     """
 
     demonstrations: int
     annotated: float = 1.0
+    lengths: tuple[int, ...] = ()
+
+    def windows(self, window: int) -> float:
+        """How many windows of so many steps teach as much as a whole demonstration: as many as have room in one, but no
+        more than `WINDOWS`."""
+        seen = sum(min(length, window) for length in self.lengths)
+        return min(WINDOWS, sum(self.lengths) / seen) if seen else 1.0
+
+
+WINDOWS = 3.0
+"""A third of the windows lies around steps that recall (`data.windows`)."""
 
 
 def facts_of(data: DemoStore, demos: int | None = None) -> DataFacts:
     """What a method's recipe may look at, where `demos` of the demonstrations are trained on (all, unless said)."""
     annotated = 0.0 if data.annotator is None or not len(data) else float(data.read_pairs().annotated.mean())
-    return DataFacts(demonstrations=min(len(data), demos or len(data)), annotated=annotated)
+    return DataFacts(min(len(data), demos or len(data)), annotated, tuple(data.lengths.tolist()))
 
 
 class Method:

@@ -250,7 +250,8 @@ class RecallTransformer(Network):
             own, heard, told = one(every, settled)
             return own, heard, Recalled(settled.mass, settled.cut, told, settled.of, every)
         blocks = batch.blocks(max(1, IN_A_BLOCK[kind] // numbers))
-        parts = [checkpoint(one, block, use_reentrant=False, preserve_rng_state=False) for block in blocks]
+        # From the last on, whose past is the longest: what it leaves of the memory has room for the others.
+        parts = [checkpoint(one, block, use_reentrant=False, preserve_rng_state=False) for block in blocks[::-1]][::-1]
         own, heard, told, mass, cut = (joined(blocks, own, batch.longest) for own in zip(*parts, strict=True))
         return own, heard, Recalled(mass, cut, told, scores, every)
 

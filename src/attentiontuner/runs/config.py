@@ -243,6 +243,8 @@ def paper_config(
     `overrides` the rest; `data` is what is known of the training set, for recipes that look at it."""
     way = get_method(method)
     recipe = way.recipe(task, data)
+    if data is not None and "epochs" in recipe and overrides.get("window"):
+        recipe["epochs"] = round(data.windows(overrides["window"]) * recipe["epochs"])
     network = {**recipe.pop("model", {}), **(model or {})}
     return TrainConfig(
         task=task.name,
