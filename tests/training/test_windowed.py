@@ -106,3 +106,14 @@ def test_a_run_keeps_its_windows(tmp_path):
     train(config(window=3), store, tmp_path / "run", device="cpu", budget_seconds=0)
     with pytest.raises(UserError, match="was made with window = 3, now it is 4"):
         train(config(window=4), store, tmp_path / "run", device="cpu")
+
+
+def test_a_run_goes_on_with_its_windows_where_nothing_is_said(tmp_path, capsys):
+    toy_store(tmp_path / "data")
+    small = ["--labels", "exact", "--batch-size", "8", "--d-model", "16", "--layers", "2", "--feedforward", "32"]
+    command = ["train", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--epochs", "1", *small]
+    assert main([*command, "--window", "3"]) == 0
+    assert main(command) == 0
+    assert "in windows of 3 steps" in capsys.readouterr().err.splitlines()[-1]
+    assert main([*command, "--window", "4"]) == 2
+    assert "was made with window = 3, now it is 4" in capsys.readouterr().err.splitlines()[-1]

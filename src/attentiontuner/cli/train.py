@@ -60,8 +60,8 @@ def train(
 
     Method attentiontuner is the paper's, to the letter; vanilla is its control without pairs.
 
-    Killed or stopped at any moment, the same command goes on where it was, with the method, network and recipe it
-    began with. Several GPUs:
+    Killed or stopped at any moment, the same command goes on where it was, with the method, network, recipe and window
+    it began with. Several GPUs:
     torchrun --nproc-per-node N -m attentiontuner train ...
 
     Args:
@@ -98,7 +98,7 @@ def train(
     begun = Run(out).begun()
     method = choices.pop("method", None) or (begun.method if begun else METHOD)
     if begun is not None and begun.method == method:
-        choices = {name: getattr(begun, name) for name in RECIPE} | choices
+        choices = {name: getattr(begun, name) for name in (*RECIPE, "window")} | choices
         fields = begun.model.chosen() | fields
     config = paper_config(chosen, method, fields, facts_of(store, choices.get("demos")), **choices)
     demonstrations_of(Run(out).as_begun(config), store, test)
