@@ -4,7 +4,8 @@ python -m benchmarks.load studio                10,000 demonstrations, 20 client
 python -m benchmarks.load cells                 `reproduce` with 500 cells of scale smoke
 python -m benchmarks.load episodes              an evaluation of 100,000 episodes
 python -m benchmarks.load large --folder DIR    30 GB of images, trained on, annotated by the run and in the studio
-                                                with 8 GB of memory (Linux, as root; DIR is filled, or gone on with)
+                                                with 8 GB of memory (Linux, as root; DIR is filled, or gone on with,
+                                                and stays)
 """
 
 import argparse
@@ -37,8 +38,11 @@ from benchmarks.watching import Watch, bounded, refused, run_watched, start
 
 COMMAND = [sys.executable, "-m", "attentiontuner"]
 ENCODER = Path(__file__).parents[1] / "examples" / "custom_encoder.py"
-SIDE, STEPS = 84, 100
-"""Of the images of `large`, and of its demonstrations."""
+SIDE, STEPS, AT_ONCE = 336, 100, 10
+"""Of the images of `large`, of its demonstrations, and of its shards."""
+
+SMALL = ["--d-model", "64", "--layers", "2", "--feedforward", "128"]
+"""What is loaded is the data, not the network."""
 
 PAUSE = 0.3
 """Seconds a client rests between two requests, on average."""
@@ -204,7 +208,7 @@ def much_data(folder: Path, gigabytes: float, memory: float) -> None:
     on_disk = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
     seconds = time.monotonic() - started
     print(f"{len(store):,} demonstrations, {on_disk / 1e9:.1f} GB on the disk, made in {seconds:,.0f} s")
-    options = ["--encoders", "dct", "--epochs", "1", "--batch-size", "8", "--labels", "exact"]
+    options = ["--encoders", "dct", "--epochs", "1", "--batch-size", "8", "--labels", "exact", *SMALL]
     own = ["--import", str(ENCODER)]
     steps = {
         "train, one epoch": [*own, "train", "noise", "--data", str(data), "--out", str(run), *options],
@@ -226,9 +230,10 @@ def much_data(folder: Path, gigabytes: float, memory: float) -> None:
             process.wait()
 
 
-def noise(folder: Path, gigabytes: float, at_once: int = 50) -> DemoStore:
+def noise(folder: Path, gigabytes: float, at_once: int = AT_ONCE) -> DemoStore:
     """Demonstrations of noise, where the first step is recalled at the last; as many as are not there yet."""
-    writer = DemoWriter(folder, task="noise", observation=ObservationSpec("image", (SIDE, SIDE, 3)), actions=("a", "b"))
+    spec = ObservationSpec("image", (SIDE, SIDE, 3))
+    writer = DemoWriter(folder, task="noise", observation=spec, actions=("a", "b"), shard_episodes=at_once)
     there, size = len(DemoStore.open(folder)) // at_once, at_once * STEPS * SIDE * SIDE * 3
     rng, pairs = np.random.default_rng(there), PairTable.of([(0, STEPS - 1)], STEPS)
     for _ in range(there, -(-int(gigabytes * 1e9) // size)):

@@ -231,6 +231,32 @@ def test_missing_folder_and_foreign_folder(tmp_path):
     assert_refused(run(*TOY, "collect", "toy", "--out", tmp_path), "holds other things")
 
 
+@pytest.mark.parametrize(
+    "file", ["lerobot.json", "studio/review.json", "studio/remarks/ada.json", "studio/accepted/bot.json"]
+)
+def test_verify_reads_what_lies_beside_too(data, tmp_path, file, capsys):
+    root = copy(data, tmp_path)
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_text("{")
+    assert main(["inspect", str(root)]) in (0, None)
+    assert main(["inspect", str(root), "--verify"]) == 2
+    assert f"{file} is damaged" in capsys.readouterr().err
+
+
+def test_verify_reads_shards_after_a_gap(data, tmp_path, capsys):
+    """Of a collection that was cut off: they count once the gap is filled."""
+    root = copy(data, tmp_path)
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["shards"] = manifest["shards"][1:]
+    del manifest["seal"]
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["inspect", str(root), "--verify"]) in (0, None)
+    path = root / "shards" / "00001.safetensors.zst"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert main(["inspect", str(root), "--verify"]) == 2
+    assert "00001.safetensors.zst is damaged" in capsys.readouterr().err
+
+
 def test_damaged_shard(data, tmp_path):
     root = copy(data, tmp_path)
     path = root / "shards" / "00001.safetensors.zst"

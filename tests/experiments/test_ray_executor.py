@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,27 +86,49 @@ def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
         ray_cluster.connect()
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", None])
+def framed(kind: int, content: bytes = b"") -> bytes:
+    return len(content).to_bytes(3, "big") + bytes([kind, 0, 0, 0, 0, 0]) + content
+
+
+NOBODY = {
+    "hangs up": b"",
+    "speaks HTTP/1": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "says nothing": None,
+    "greets and hangs up": framed(4),
+    "greets for ever": 30 * framed(4),
+    "has no such page": framed(4) + framed(1, b"\x8d"),
+    "is another service": framed(4) + framed(1, b"\x88@\x0bgrpc-status\x0212"),
+    "sends a frame too large": framed(4) + b"\xff" * 9,
+}
+
+
+@pytest.mark.parametrize("answer", NOBODY.values(), ids=NOBODY)
 def test_what_listens_but_is_no_cluster_is_one_line(monkeypatch, answer):
-    """Somebody who hangs up, who speaks something else, or who says nothing."""
     monkeypatch.setattr(ray_cluster, "KNOCK_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listening.getsockname()[1]}")
 
         def serve() -> None:
             there, _ = listening.accept()
-            with there:
+            with there, suppress(OSError):
                 if answer is not None:
                     there.recv(1000)
                     there.sendall(answer)
-                else:
-                    there.recv(10**6) and there.recv(1)
+                while answer != b"" and there.recv(10**6):
+                    pass
 
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=127.0.0.1:"):
             ray_cluster.find_cluster()
         server.join()
+
+
+@pytest.mark.parametrize("address", ["ray://", ":6379", "ray://:"])
+def test_an_address_without_a_host_is_one_line(monkeypatch, address):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match="there is no Ray cluster at RAY_ADDRESS=.*: no host is named"):
+        ray_cluster.find_cluster()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])

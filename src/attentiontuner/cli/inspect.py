@@ -22,7 +22,8 @@ def inspect(
 
     Args:
         path: folder of the data set.
-        verify: check every checksum and every annotation; a damaged file ends with its name and exit code 2.
+        verify: check every checksum, every annotation and what lies beside them; a damaged file ends with its name and
+            exit code 2.
         json: print JSON instead of a table.
         picture: draw an episode, its frames and expert matrix, to this PNG file.
         episode: the episode to draw.
@@ -37,6 +38,7 @@ def inspect(
     came = read_came_with(path)
     if verify:
         store.verify()
+        _verify_beside(path)
     summary = store.summary()
     if verify:
         summary["verified"] = True
@@ -53,6 +55,21 @@ def inspect(
         save_episode_picture(store.observation, store.actions, store[episode], picture, title)
         summary["picture"] = str(picture)
     print_json(summary) if json else print_table(summary)
+
+
+def _verify_beside(root: Path) -> None:
+    """Read what the studio keeps of a data set, and what it brought along from LeRobot."""
+    from attentiontuner.demos.exchange.lerobot.features import read_came_with
+    from attentiontuner.studio.acceptance import accepting, read_batches
+    from attentiontuner.studio.remarks import read_remarks, remarking
+    from attentiontuner.studio.review import read_review
+
+    read_came_with(root)
+    read_review(root)
+    for name in remarking(root):
+        read_remarks(root, name)
+    for name in accepting(root):
+        read_batches(root, name)
 
 
 def print_json(summary: dict[str, Any]) -> None:
@@ -100,7 +117,7 @@ def print_table(summary: dict[str, Any]) -> None:
     if not summary["annotators"]:
         rows["annotators"] = "none"
     if summary.get("verified"):
-        rows["checked"] = "every shard and annotation is sound"
+        rows["checked"] = "every shard and annotation is sound, and what lies beside them"
     if "picture" in summary:
         rows["picture"] = summary["picture"]
     for name, text in rows.items():

@@ -147,8 +147,9 @@ class DemoStore:
         return np.concatenate([np.empty(0, bool), *found])
 
     def verify(self) -> None:
-        """Check every shard's checksum and arrays, and every annotation; a `UserError` names the bad file."""
-        for entry in self._shards:
+        """Check every shard's checksum and arrays, those after a gap too, and every annotation; a `UserError` names the
+        bad file."""
+        for entry in self.manifest.shards:
             self._read(entry)
         for path in lost_annotations(self.path):
             raise UserError(f"{path} is {LOST}")

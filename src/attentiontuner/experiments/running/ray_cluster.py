@@ -21,6 +21,9 @@ HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS, HEADERS, CLOSE = 4, 1, 7
 """Kinds of frames."""
 
+OK, UNKNOWN = b"\x88", b"\x0bgrpc-status\x0212"
+"""As HPACK writes `:status: 200`, and that a call is not known there."""
+
 MOST_FRAMES = 20
 """After which there should have been an answer."""
 
@@ -64,19 +67,19 @@ def _knock(address: str) -> None:
     scheme, _, place = address.rpartition("://")
     host, colon, port = place.rpartition(":")
     if scheme == "ray" and not port.isdecimal():
-        host, colon, port = place, ":", str(CLIENT_PORT)
+        host, colon, port = place.rstrip(":"), ":", str(CLIENT_PORT)
     if not colon or not port.isdecimal():
         return  # `auto` and the like, or no address at all
     if not host:
         raise ConnectionError("no host is named")
     with socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS) as knocking:
-        if os.environ.get("RAY_USE_TLS") in (None, "", "0") and not _speaks_grpc(knocking):
+        if os.environ.get("RAY_USE_TLS") in (None, "", "0") and not _answers(knocking, scheme != "ray"):
             raise ConnectionError("what listens there is no Ray cluster")
 
 
-def _speaks_grpc(knocking: socket.socket) -> bool:
-    """Whether a server answers a call of gRPC, whichever: with the status 200, even where it does not know it. Other
-    servers of HTTP/2 have another."""
+def _answers(knocking: socket.socket, itself: bool) -> bool:
+    """Whether a server answers a call of gRPC with the status 200, as other servers of HTTP/2 do not; and knows that
+    call, where it shall be the cluster itself and not its door for `ray://`."""
     call = [b"\x83\x86", _header(4, "/ray.rpc.NodeInfoGcsService/GetClusterId"), _header(1, "ray")]
     call += [_header(0, "te", "trailers"), _header(0, "content-type", "application/grpc")]
     block = b"".join(call)
@@ -87,7 +90,7 @@ def _speaks_grpc(knocking: socket.socket) -> bool:
     for _ in range(MOST_FRAMES):
         kind, content = _frame(knocking)
         if kind in (HEADERS, CLOSE):
-            return kind == HEADERS and b"\x88" in content[:8]  # `:status: 200` in one byte
+            return kind == HEADERS and OK in content[:8] and not (itself and UNKNOWN in content)
     return False
 
 
