@@ -149,6 +149,14 @@ def test_need_says_what_steps_recall_on_average_alone():
     assert torch.allclose(more[2:], torch.zeros(2))
 
 
+def test_amounts_become_whole_numbers():
+    amounts = np.array([0.78, 0.83, 0.8, 0.82, 1.62, 2.35, 0.35])
+    scale = inference.scale_to_whole(amounts)
+    assert np.rint(scale * amounts).tolist() == [1, 1, 1, 1, 2, 3, 0]
+    assert inference.scale_to_whole(np.array([1.0, 2.0, 1.0])) == pytest.approx(1)
+    assert inference.scale_to_whole(np.array([0.4])) == 1
+
+
 def test_where_two_heads_do_not_find_the_same_nothing_is_changed(cues, monkeypatch):
     monkeypatch.setattr(inference, "AGREED", 1.1)
     off = cues[1].perturb(1, 1, np.random.default_rng(0))

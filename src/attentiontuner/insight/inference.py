@@ -59,7 +59,7 @@ A_PAIR = 0.5
 """So much is recalled where there is a pair."""
 
 SCALE = (0.8, 1.5)
-"""Between these amounts may be scaled, to add up to as many things as the labels say."""
+"""Between these amounts may be scaled, to be as near to whole numbers as they can."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class _Work:
         """What the heads find in every episode, in an annotated one the head that has not learned from its labels; and
         the share of what one of them finds in those `judged` `[N]` that both find."""
         both = either = 0
-        parts: list[NDArray[np.float64]] = []  # [5, pairs] each: annotated, row, p, q, amount
+        parts: list[NDArray[np.float64]] = []  # [4, pairs] each: row, p, q, amount
         for block in blocks(self.store, self.episodes):
             data = self._read(block)
             for start in range(0, len(block), BATCH):
@@ -255,17 +255,22 @@ class _Work:
                 found = _combined(amounts, self.fold_of[block[some]])
                 row, q, p = found.nonzero(as_tuple=True)
                 amount, owner = found[row, q, p], block[some[row.cpu().numpy()]]
-                parts.append(np.stack([self.annotated[owner], owner, *(each.cpu().numpy() for each in (p, q, amount))]))
-        annotated, row, p, q, amount = np.concatenate(parts, 1)
-        told = sum(int(each.labels.multiplicity.sum()) for each in self.readings)
-        voices = sum(int(each.labels.annotated.sum()) for each in self.readings) / max(self.annotated.sum(), 1)
-        in_all = amount[(annotated > 0) & (amount >= A_PAIR)].sum()
-        if in_all:
-            amount *= np.clip(told / voices / in_all, *SCALE)  # in all as many things as the labels say
+                parts.append(np.stack([owner, *(each.cpu().numpy() for each in (p, q, amount))]))
+        row, p, q, amount = np.concatenate(parts, 1)
+        amount *= scale_to_whole(amount)
         kept = amount >= A_PAIR
         lengths = self.store.lengths[self.episodes]
         row, p, q, times = (column[kept].astype(np.int32) for column in (row, p, q, np.maximum(1, np.rint(amount))))
         return PairTable(lengths, np.ones(len(lengths), np.bool_), row, p, q, times), both / max(either, 1)
+
+
+def scale_to_whole(amounts: Floats) -> float:
+    """What amounts `[n]` are to be multiplied with to be as near to 1, 2, … as they can. A head recalls a little too
+    little everywhere in episodes that it has not learned from."""
+    sure = amounts[amounts >= A_PAIR]
+    scales = np.linspace(*SCALE, 71)
+    off = [float(((scale * sure - np.maximum(1, np.rint(scale * sure))) ** 2).sum()) for scale in scales]
+    return float(scales[np.argmin(off)]) if len(sure) else 1.0
 
 
 def _combined(amounts: Tensor, fold: Integers) -> Tensor:
