@@ -13,6 +13,7 @@ from attentiontuner.cli import main
 from attentiontuner.cli.train import parse_bytes
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import DemoStore
+from attentiontuner.demos.store.writer import DemoWriter
 from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.runs.run import Run
 from attentiontuner.tasks import task as tasks
@@ -162,6 +163,18 @@ def test_what_is_wrong_is_one_line(data: Path, tmp_path: Path, capsys: pytest.Ca
     missing = ["--data", tmp_path / "nowhere", "--out", tmp_path / "run", *SMALL]
     assert "nowhere does not exist" in refused(capsys, "toy-grid", *missing)
     assert not list(tmp_path.glob("run/state/*"))
+
+
+@pytest.mark.parametrize("method", ["recall", "vanilla", "slots"])
+def test_a_data_set_without_an_episode_is_refused(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a collection leaves it that was stopped before its first shard."""
+    toy = toy_task("grid")
+    spaces = {"observation": toy.observation, "actions": toy.actions}
+    DemoWriter(tmp_path / "d", task=toy.name, settings=dict(toy.settings), seed=1, **spaces)
+    said = refused(capsys, "--data", tmp_path / "d", "--out", tmp_path / "run", "--method", method)
+    assert said.endswith("d holds no episodes yet: finish `attentiontuner collect`")
 
 
 def test_data_that_does_not_fit_the_task_is_refused(

@@ -38,7 +38,7 @@ class Often:
 
     def epochs(self, demonstrations: int) -> int:
         seen = min(max(self.times * demonstrations, self.least), self.most)
-        return max(1, round(seen / demonstrations))
+        return max(1, round(seen / max(1, demonstrations)))
 
 
 SYMBOLS, IMAGES = Often(60, 12_000, 24_000), Often(160, 32_000, 100_000)
