@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +70,9 @@ def demonstrations(length: int, episodes: int) -> PackedDemos:
 
 
 def config_of(method: str, length: int) -> TrainConfig:
-    return paper_config(get_task("tmaze", {"length": length}), method, NETWORK)
+    known = {item.name for item in fields(get_method(method).network)}
+    network = {name: size for name, size in NETWORK.items() if name in known}
+    return paper_config(get_task("tmaze", {"length": length}), method, network)
 
 
 def step_of(method: str, length: int, packed: PackedDemos) -> TrainStep:
