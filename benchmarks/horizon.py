@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +71,9 @@ def demonstrations(length: int, episodes: int) -> PackedDemos:
 
 
 def config_of(method: str, length: int) -> TrainConfig:
-    return paper_config(get_task("tmaze", {"length": length}), method, NETWORK)
+    known = {item.name for item in fields(get_method(method).network)}
+    network = {name: size for name, size in NETWORK.items() if name in known}
+    return paper_config(get_task("tmaze", {"length": length}), method, network)
 
 
 def step_of(method: str, length: int, packed: PackedDemos) -> TrainStep:
@@ -126,20 +130,29 @@ def draw(folder: Path) -> None:
     write_json(
         folder / "horizon.json", {name: {str(n): one._asdict() for n, one in of.items()} for name, of in costs.items()}
     )
+    write_bytes(folder / "horizon.png", drawn(costs))
+
+
+def drawn(costs: Mapping[str, Mapping[int, Cost]]) -> bytes:
+    """The figure: a colour for each method, dashed without pairs."""
     from matplotlib.figure import Figure
 
-    figure = Figure((9, 3.6), layout="constrained")
+    colours: dict[str, str] = {}
+    for number, name in enumerate(name for name, method in all_methods().items() if method.pairs):
+        colours[name] = colours[get_method(name).without_pairs or name] = f"C{number}"
+    figure = Figure((11, 3.8), layout="constrained")
     for place, (title, value) in enumerate(SHOWN.items()):
         axes = figure.add_subplot(
             1, 2, place + 1, xscale="log", yscale="log", xlabel="steps of an episode", title=title
         )
-        for method, of in costs.items():
-            axes.plot(DRAWN, [value(of[length]) for length in DRAWN], marker="o", label=get_method(method).title)
+        for name, of in costs.items():
+            method, line = get_method(name), "o-" if get_method(name).pairs else "x--"
+            axes.plot(list(of), [value(one) for one in of.values()], line, color=colours[name], label=method.title)
         axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=120)
-    write_bytes(folder / "horizon.png", drawn.getvalue())
+    figure.legend(*axes.get_legend_handles_labels(), fontsize="small", loc="outside right")
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120)
+    return picture.getvalue()
 
 
 SHOWN = {
