@@ -3,6 +3,8 @@
 import json as json_format
 from typing import Any
 
+from attentiontuner.core.terminal import console
+
 
 def tasks(json: bool = False) -> None:
     """List the tasks and what they ask for.
@@ -17,7 +19,6 @@ def tasks(json: bool = False) -> None:
     if json:
         print(json_format.dumps(rows, indent=2))
         return
-    from rich.console import Console
     from rich.table import Column, Table
 
     name = Column("task", no_wrap=True)  # it is there to be copied
@@ -35,7 +36,7 @@ def tasks(json: bool = False) -> None:
             expert,
             installed,
         )
-    Console(width=max(Console().width, 120)).print(table)
+    console(least=120).print(table)
     # Commands stand below the table: broken over the lines of a cell they could not be copied.
     missing: dict[str, list[str]] = {}
     for row in rows:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ WRONG_CONTENT = (
     MemoryError,
 )
 """What reading something else than was written raises; `UnicodeDecodeError` and `JSONDecodeError` are `ValueError`s."""
+
+
+MOST_JSON, MOST_LINES = 2**26, 2**28
+"""Bytes of a JSON file, and of one of lines, at most."""
 
 
 def make_folder(path: Path) -> None:
@@ -221,10 +226,26 @@ def shortened(text: str, most: int = 200) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file that has to be there."""
+def content_of(path: Path, most: int | None = None) -> bytes:
+    """The content of a file, of at most so many bytes. A pipe or a device, which may never end, is a `UserError`:
+    folders of others may hold one."""
+    with open(path, "rb", opener=_without_waiting) as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"cannot read {path}: it is a device or a pipe, and no file")
+        if most is not None and found.st_size > most:
+            raise UserError(f"{path} is damaged: {found.st_size:,} bytes are more than such a file has")
+        return stream.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file that has to be there, as `content_of` reads it."""
     try:
-        return path.read_bytes()
+        return content_of(path, most)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
 
@@ -232,7 +253,7 @@ def read_bytes(path: Path) -> bytes:
 def read_json(path: Path) -> Any:
     """The JSON value in `path`; a missing or damaged file is a `UserError` that names it."""
     with reading(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(content_of(path, MOST_JSON).decode())
 
 
 @contextmanager
