@@ -52,11 +52,12 @@ def test_files_that_grew_without_end_are_not_read(tmp_path: Path, sound: Path) -
     shard = tmp_path / "data" / "shards" / "00000.safetensors.zst"
     record = tmp_path / "records" / record_path(Path(), CELL)
     lines = tmp_path / "data" / "annotations" / "anna" / "00000.jsonl"
-    for path in (shard, record, lines, tmp_path / "run" / "config.json"):
+    weights = tmp_path / "run" / "model.safetensors"
+    for path in (shard, record, lines, weights):
         os.truncate(path, 2**36)
     grown = Grown()
     store = DemoStore.open(tmp_path / "data", "anna")
-    for read in (store.read_packed, store.read_pairs, lambda: read_json(record), Run(tmp_path / "run").config):
+    for read in (store.read_packed, store.read_pairs, lambda: read_json(record), Run(tmp_path / "run").load_model):
         with pytest.raises(UserError, match="is damaged: .*(more than such a file has|larger than the manifest says)"):
             read()
     assert grown.bytes() < BOMB_BYTES

@@ -74,11 +74,11 @@ def test_what_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch: pytest
     cell = expand(RECIPES["table1"], "smoke")[0]
     path = write_record(tmp_path, make_record(cell, 0.5))
 
-    def forbidden(path: str, flags: int) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied", path)
+    def forbidden(path: Path) -> object:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     with monkeypatch.context() as changed:
-        changed.setattr(files, "_without_waiting", forbidden)
+        changed.setattr(files, "opened", forbidden)
         with pytest.raises(UserError, match="^cannot read .*: Permission denied$"):
             finished(tmp_path, cell)
         with pytest.raises(UserError, match="^cannot read .*: Permission denied$"):

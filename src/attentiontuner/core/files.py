@@ -229,7 +229,7 @@ def shortened(text: str, most: int = 200) -> str:
 def content_of(path: Path, most: int | None = None) -> bytes:
     """The content of a file, of at most so many bytes. A pipe or a device, which may never end, is a `UserError`:
     folders of others may hold one."""
-    with open(path, "rb", opener=_without_waiting) as stream:
+    with opened(path) as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise UserError(f"cannot read {path}: it is a device or a pipe, and no file")
@@ -238,8 +238,9 @@ def content_of(path: Path, most: int | None = None) -> bytes:
         return stream.read()
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def opened(path: Path) -> BinaryIO:
+    """`path` to be read; nobody waits for the other end of a pipe."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.files import MOST_JSON, WRONG_CONTENT, opened, read_bytes
 
 SEAL = "seal"
 COMMANDS = re.compile(r"(?<!\\)(?:\\\\)*\\u00(?:[0189][0-9a-f]|7f)")
@@ -72,6 +73,19 @@ def seal_tensors(content: bytes) -> bytes:
     written = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     written += b" " * (-len(written) % 8)  # the format aligns the numbers
     return b"".join([len(written).to_bytes(8, "little"), written, numbers])
+
+
+def read_tensors(path: Path) -> bytes:
+    """The content of a safetensors file; one that is longer than it says itself, as of a gigabyte of holes, is a
+    `UserError`."""
+    try:
+        with opened(path) as stream:
+            size = min(int.from_bytes(stream.read(8), "little"), MOST_JSON)
+            header = json.loads(stream.read(size))
+            most = 8 + size + max(part["data_offsets"][1] for name, part in header.items() if name != METADATA)
+    except (OSError, *WRONG_CONTENT):
+        most = MOST_JSON  # it is none: whoever reads it will say so
+    return read_bytes(path, most)
 
 
 def check_tensors(content: bytes, path: Path) -> bool:
