@@ -31,6 +31,9 @@ WRONG_CONTENT = (
 """What reading something else than was written raises; `UnicodeDecodeError` and `JSONDecodeError` are `ValueError`s."""
 
 
+os.umask(MASK := os.umask(0o077))
+"""Rights that new files shall not give, as the process was told when it began: temporary ones give none."""
+
 MOST_JSON, MOST_LINES = 2**26, 2**28
 """Bytes of a JSON file, and of one of lines, at most."""
 
@@ -68,7 +71,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     with handled(leave, signal.SIGTERM), _held(filling):
         try:
             yield filling
-            filling.chmod(0o755)
+            filling.chmod(0o777 & ~MASK)
             _sync_all(filling)
             if path.exists():
                 path.rmdir()  # empty; not every system renames over it
@@ -114,7 +117,7 @@ def write_bytes(path: Path, content: bytes) -> None:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
+            os.chmod(temporary, 0o666 & ~MASK)
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
