@@ -51,7 +51,7 @@ PAUSE = 0.3
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["studio", "cells", "episodes", "large"])
-    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--minutes", type=float, help="of the studio's clients, 10; of training, no limit")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--count", type=int, help="cells or episodes")
     parser.add_argument("--gigabytes", type=float, default=30)
@@ -60,13 +60,13 @@ def main(words: list[str] | None = None) -> None:
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         if given.what == "studio":
-            many_clients(Path(folder), given.minutes, given.clients)
+            many_clients(Path(folder), given.minutes or 10, given.clients)
         elif given.what == "cells":
             many_cells(Path(folder), given.count or 500)
         elif given.what == "episodes":
             many_episodes(Path(folder), given.count or 100_000)
         else:
-            much_data(given.folder or Path(folder), given.gigabytes, given.memory)
+            much_data(given.folder or Path(folder), given.gigabytes, given.memory, given.minutes)
 
 
 # --- the studio ------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def many_episodes(folder: Path, count: int) -> None:
 # --- much data -------------------------------------------------------------------------------------------------------
 
 
-def much_data(folder: Path, gigabytes: float, memory: float) -> None:
+def much_data(folder: Path, gigabytes: float, memory: float, minutes: float | None) -> None:
     """Noise, so that no frame is stored twice and none becomes smaller: as large on the disk as in memory."""
     data, run = folder / "noise", folder / "run"
     started = time.monotonic()
@@ -209,11 +209,12 @@ def much_data(folder: Path, gigabytes: float, memory: float) -> None:
     seconds = time.monotonic() - started
     print(f"{len(store):,} demonstrations, {on_disk / 1e9:.1f} GB on the disk, made in {seconds:,.0f} s")
     options = ["--encoders", "dct", "--epochs", "1", "--batch-size", "8", "--labels", "exact", *SMALL]
+    options += ["--memory-limit", f"{memory / 4:g}GB", *(["--budget", f"{minutes:g}m"] if minutes else [])]
     own = ["--import", str(ENCODER)]
     steps = {
-        "train, one epoch": [*own, "train", "noise", "--data", str(data), "--out", str(run), *options],
-        "annotate by the run": [*own, "annotate", str(data), "--by", str(run), "--as", "machine", "--threshold", "0.9"],
         "inspect --verify": ["inspect", str(data), "--verify"],
+        "train": [*own, "train", "noise", "--data", str(data), "--out", str(run), *options],
+        "annotate by the run": [*own, "annotate", str(data), "--by", str(run), "--as", "machine", "--threshold", "0.9"],
     }
     with bounded(memory) as group:
         for what, words in steps.items():

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from attentiontuner.core import files
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import append_line, locked, new_folder, read_json, write_bytes, write_json
 from attentiontuner.core.seeds import (
@@ -145,3 +146,13 @@ def test_every_data_set_has_seeds_of_its_own():
     assert [demonstration_seed(seed, 3) for seed in (0, 1, 1072)] == [3, 1_000_003, 1_072_000_003]
     for seed in (0, 500, 1073, 2024, 10**9):
         assert demonstration_seed(seed + 1, 0) == demonstration_seed(seed, 999_999) + 1
+
+
+@pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_and_folders_give_the_rights_that_new_ones_give(tmp_path, monkeypatch, mask, rights):
+    monkeypatch.setattr(files, "MASK", mask)
+    write_bytes(tmp_path / "file", b"x")
+    with new_folder(tmp_path / "folder"):
+        pass
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == rights
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o777 & ~mask

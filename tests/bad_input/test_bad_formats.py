@@ -1,11 +1,13 @@
 """The files of other formats, of reports, boards and of the studio, spoiled: each is read, or refused in one line."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.demos import DemoStore
 from attentiontuner.demos.annotations import annotators
@@ -162,6 +164,16 @@ def made_score() -> Score:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_spoiled_file_is_one_line(sound: Path, tmp_path: Path, name: str) -> None:
     check(KINDS[name], sound, tmp_path / "spoiled", name, range(4 if name in SLOW else 20))
+
+
+@pytest.mark.parametrize("name", ["LeRobot's tasks", "LeRobot's episodes", "LeRobot's steps", "Minari's head"])
+def test_a_pipe_is_not_waited_for(sound: Path, tmp_path: Path, name: str) -> None:
+    kind = KINDS[name]
+    shutil.copytree(sound / kind.of, tmp_path / kind.of)
+    (tmp_path / kind.file).unlink()
+    os.mkfifo(tmp_path / kind.file)
+    with pytest.raises(UserError):
+        kind.read(tmp_path)
 
 
 @pytest.mark.slow

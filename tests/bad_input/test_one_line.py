@@ -11,6 +11,7 @@ import torch
 
 from attentiontuner import cli
 from attentiontuner.cli.values import parse_bytes, parse_duration, parse_seeds, parse_settings
+from attentiontuner.core import files
 from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.core.files import read_json, reading
 from attentiontuner.demos import DemoStore
@@ -73,12 +74,11 @@ def test_what_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch: pytest
     cell = expand(RECIPES["table1"], "smoke")[0]
     path = write_record(tmp_path, make_record(cell, 0.5))
 
-    def forbidden(self: Path, *given: object, **named: object) -> bytes:
-        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+    def forbidden(path: Path) -> object:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     with monkeypatch.context() as changed:
-        changed.setattr(Path, "read_bytes", forbidden)
-        changed.setattr(Path, "read_text", forbidden)
+        changed.setattr(files, "opened", forbidden)
         with pytest.raises(UserError, match="^cannot read .*: Permission denied$"):
             finished(tmp_path, cell)
         with pytest.raises(UserError, match="^cannot read .*: Permission denied$"):

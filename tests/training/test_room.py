@@ -46,6 +46,24 @@ def test_parts_have_the_gradient_of_the_whole(tmp_path: Path, method: str) -> No
         torch.testing.assert_close(other, found[0], rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize(("version", "place"), [(1, "/job"), (2, "/job"), (2, "/"), (1, "/elsewhere")])
+def test_a_groups_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, place: str) -> None:
+    """Files that were read are forgotten when memory is needed; the group of a container may be the root."""
+    process, root = tmp_path / "self", tmp_path / "groups" / ("memory" if version == 1 else "")
+    folder = root if place == "/elsewhere" else root / place.lstrip("/")
+    process.mkdir()
+    folder.mkdir(parents=True)
+    (process / "cgroup").write_text(f"3:cpu:/\n{'4:memory' if version == 1 else '0:'}:{place}\n")
+    first = {"memory.limit_in_bytes": 9000, "memory.usage_in_bytes": 5000}
+    for name, number in (first if version == 1 else {"memory.max": 9000, "memory.current": 5000}).items():
+        (folder / name).write_text(f"{number}\n")
+    total = "total_" if version == 1 else ""
+    (folder / "memory.stat").write_text(f"cache 4000\n{total}inactive_file 3000\nslab 1\n")
+    monkeypatch.setattr(room, "PROCESS", process)
+    monkeypatch.setattr(room, "GROUPS", tmp_path / "groups")
+    assert room.free_bytes() == 7000
+
+
 @pytest.mark.parametrize("method", ["attentiontuner", "recall", "slots"])
 def test_trained_networks_are_forgotten(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that trains one after another does not grow."""

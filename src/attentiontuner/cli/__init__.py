@@ -1,12 +1,14 @@
 """The command line: one thin function per verb, each in a file of its own name, imported only when called."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.core.signals import Interrupted
+from attentiontuner.core.terminal import plain, tame
 from attentiontuner.core.threads import wait_briefly
 
 COMMANDS = {
@@ -35,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     wait_briefly()
     try:
+        if arguments is None:
+            tame()
+        _stand_somewhere()
         while words[:1] == ["--import"]:
             if len(words) < 2:
                 raise UserError("--import needs a module name or the path of a .py file with your tasks or methods")
@@ -66,10 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(mended)
 
 
+def _stand_somewhere() -> None:
+    """Libraries say odd things of a current folder that was deleted."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError(f"the current folder cannot be used ({error.strerror}): go to another one") from error
+
+
 def _refuse(error: UserError) -> int:
     """Say in one line what is wrong, even about names that are no text; the exit code."""
-    line = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
-    print(f"attentiontuner: {line}", file=sys.stderr)
+    print(f"attentiontuner: {plain(str(error))}", file=sys.stderr)
     return 2
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attentiontuner.core.processes import usable_cores
+from attentiontuner.core.terminal import console
 from attentiontuner.core.wording import counted
 
 MEMORY_GYM = "pip install --no-deps memory-gym==1.0.2"
@@ -39,7 +40,6 @@ def doctor() -> int:
 
     The exit code is 0 if everything the core needs is there; extras may be missing.
     """
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -48,7 +48,7 @@ def doctor() -> int:
     for finding in findings:
         mark = "[green]ok[/]" if finding.fine else "[red]missing[/]" if finding.core else "[yellow]missing[/]"
         table.add_row(finding.name, mark, escape(finding.found))
-    Console().print(table)
+    console().print(table)
     # Commands stand below the table: broken over the lines of a cell they could not be copied.
     for finding in findings:
         if not (finding.fine or finding.core):

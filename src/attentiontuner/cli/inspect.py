@@ -6,6 +6,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
+from attentiontuner.core.terminal import console
 from attentiontuner.core.wording import counted
 
 
@@ -78,7 +79,6 @@ def print_json(summary: dict[str, Any]) -> None:
 
 def print_table(summary: dict[str, Any]) -> None:
     """The summary for people."""
-    from rich.console import Console
     from rich.table import Table
 
     from attentiontuner.spaces import ActionSpec, ObservationSpec
@@ -122,4 +122,4 @@ def print_table(summary: dict[str, Any]) -> None:
         rows["picture"] = summary["picture"]
     for name, text in rows.items():
         table.add_row(name, text)
-    Console().print(table)
+    console().print(table)

@@ -14,6 +14,8 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, PositionalMetavarFromFieldName, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from attentiontuner.core.terminal import NARROWEST
+
 Settings = Annotated[tuple[str, ...], arg(name="set", metavar="NAME=VALUE ...")]
 """The option --set of the commands that make an environment."""
 
@@ -81,7 +83,7 @@ def _borrowed_entries(cls: type, left_out: Sequence[str], otherwise: Mapping[str
         if item.name in left_out:
             continue
         hint: Any = item.type
-        default, text = item.default, said[item.name]
+        default, text = item.default, said.get(item.name, "")
         if item.name in otherwise:
             hint, default, text = hint | None, None, f"{text} ({otherwise[item.name]})"
         entries.append(_entry(item.name, hint, default, text))
@@ -115,7 +117,7 @@ def _words_of(documented: Any) -> dict[str, str]:
 
 def wrapped(text: str, indent: str) -> str:
     """`text` in lines that fit the terminal, all but the first after `indent`."""
-    return textwrap.fill(text, min(shutil.get_terminal_size().columns, 120), subsequent_indent=indent)
+    return textwrap.fill(text, max(NARROWEST, min(shutil.get_terminal_size().columns, 120)), subsequent_indent=indent)
 
 
 def _description(function: Callable[..., Any]) -> str:

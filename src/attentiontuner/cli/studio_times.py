@@ -4,6 +4,8 @@ from pathlib import Path
 
 import tyro
 
+from attentiontuner.core.terminal import console
+
 
 def studio_times(data: tyro.conf.Positional[Path]) -> None:
     """Print how long people needed to play and to annotate, scaled to ten demonstrations as in the paper's table.
@@ -11,7 +13,6 @@ def studio_times(data: tyro.conf.Positional[Path]) -> None:
     Args:
         data: the data set folder.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from attentiontuner.studio.times import TABLE_DEMONSTRATIONS, for_ten, times
@@ -33,4 +34,4 @@ def studio_times(data: tyro.conf.Positional[Path]) -> None:
             for_ten(row.annotating_seconds, row.annotated),
             f"{row.played} played, {row.annotated} annotated",
         )
-    Console().print(table)
+    console().print(table)

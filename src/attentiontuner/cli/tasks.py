@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
+from attentiontuner.core.terminal import console
 from attentiontuner.core.wording import counted
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def short(actions: "ActionSpec") -> str:
 
 def print_one(task: "Task") -> None:
     """One task for people."""
-    from rich.console import Console
     from rich.table import Table
 
     from attentiontuner.tasks.instructions import Instructions
@@ -80,7 +80,7 @@ def print_one(task: "Task") -> None:
     for row, text in rows.items():
         if text:
             table.add_row(row, text)
-    Console().print(table)
+    console().print(table)
 
 
 def describe(task: "Task") -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,13 @@ WRONG_CONTENT = (
     MemoryError,
 )
 """What reading something else than was written raises; `UnicodeDecodeError` and `JSONDecodeError` are `ValueError`s."""
+
+
+os.umask(MASK := os.umask(0o077))
+"""Rights that new files shall not give, as the process was told when it began: temporary ones give none."""
+
+MOST_JSON, MOST_LINES = 2**26, 2**28
+"""Bytes of a JSON file, and of one of lines, at most."""
 
 
 def make_folder(path: Path) -> None:
@@ -63,7 +71,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     with handled(leave, signal.SIGTERM), _held(filling):
         try:
             yield filling
-            filling.chmod(0o755)
+            filling.chmod(0o777 & ~MASK)
             _sync_all(filling)
             if path.exists():
                 path.rmdir()  # empty; not every system renames over it
@@ -109,7 +117,7 @@ def write_bytes(path: Path, content: bytes) -> None:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
+            os.chmod(temporary, 0o666 & ~MASK)
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -221,10 +229,27 @@ def shortened(text: str, most: int = 200) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file that has to be there."""
+def content_of(path: Path, most: int | None = None) -> bytes:
+    """The content of a file, of at most so many bytes. A pipe or a device, which may never end, is a `UserError`:
+    folders of others may hold one."""
+    with opened(path) as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"cannot read {path}: it is a device or a pipe, and no file")
+        if most is not None and found.st_size > most:
+            raise UserError(f"{path} is damaged: {found.st_size:,} bytes are more than such a file has")
+        return stream.read()
+
+
+def opened(path: Path) -> BinaryIO:
+    """`path` to be read; nobody waits for the other end of a pipe."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file that has to be there, as `content_of` reads it."""
     try:
-        return path.read_bytes()
+        return content_of(path, most)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
 
@@ -232,7 +257,7 @@ def read_bytes(path: Path) -> bytes:
 def read_json(path: Path) -> Any:
     """The JSON value in `path`; a missing or damaged file is a `UserError` that names it."""
     with reading(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(content_of(path, MOST_JSON).decode())
 
 
 @contextmanager

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from attentiontuner.core.terminal import console
 
 PLAIN_SECONDS = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -56,19 +57,19 @@ def duration(seconds: float) -> str:
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Bar]:
     """`with progress("collect", total=5000) as bar: ...; bar.advance(250)`."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    display_on = console(stderr=True)
+    if not display_on.is_terminal:
         bar = Bar(label, total, None)
         yield bar
         bar.print_line()
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console) as display:
+    with Progress(*columns, console=display_on) as display:
         yield Bar(label, total, display)

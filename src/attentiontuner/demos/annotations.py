@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, locked, remove_leftovers, shortened, write_text
+from attentiontuner.core.files import (
+    MOST_LINES,
+    WRONG_CONTENT,
+    content_of,
+    locked,
+    remove_leftovers,
+    shortened,
+    write_text,
+)
 from attentiontuner.demos.pair_rules import PairError
 from attentiontuner.demos.pair_text import PairReader, format_pairs
 from attentiontuner.demos.pairs import PairTable
@@ -253,7 +261,7 @@ def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> Sha
 
 def _lines(path: Path) -> list[str]:
     try:
-        return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        return [line for line in content_of(path, MOST_LINES).decode().split("\n") if line.strip()]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attentiontuner.core.files import new_folder, read_bytes, write_json, write_text
+from attentiontuner.core.files import new_folder, write_json, write_text
+from attentiontuner.core.seals import read_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import as_policy
@@ -70,7 +71,7 @@ def publish(
         half = _play(smaller.load_model(), task, episodes, seed, run.evaluation / "float16", device)
         precision, (results, summary) = "float16", half
         if half[1]["successes"] < whole[1]["successes"]:
-            run.publish_to(folder, read_bytes(run.weights(best)))
+            run.publish_to(folder, read_tensors(run.weights(best)))
             precision, (results, summary) = "float32", whole
         outcomes = "".join(str(int(result.success)) for result in results)
         write_json(folder / RECORD, {**summary, "success": outcomes})

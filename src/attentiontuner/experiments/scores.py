@@ -17,7 +17,7 @@ from attentiontuner.core.files import (
     WRONG_CONTENT,
     locked,
     make_folder,
-    reading,
+    read_json,
     remove_leftovers,
     shortened,
     write_text,
@@ -128,8 +128,7 @@ def read_scores(board: Path) -> list[Score]:
     found = []
     for path in sorted(board.glob("*--*.json")):
         try:
-            with reading(path):
-                value = json.loads(path.read_text(encoding="utf-8"))
+            value = read_json(path)
             score = Score.from_json(value)
             unsealed(value, path)
             found.append(score)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import read_bytes, read_json, reading, write_bytes, write_json
-from attentiontuner.core.seals import check_tensors, seal_tensors
+from attentiontuner.core.files import read_json, reading, write_bytes, write_json
+from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.explaining import Thing, explain
@@ -158,7 +158,7 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) ->
     """The arrays in a file, made and written where they are not there. What PyTorch draws meanwhile, in dropout say, is
     told by the seed."""
     if path.exists():
-        content = read_bytes(path)
+        content = read_tensors(path)
         try:
             with reading(path):
                 if not check_tensors(content, path):

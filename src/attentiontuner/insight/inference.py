@@ -19,9 +19,9 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, read_bytes, write_bytes
+from attentiontuner.core.files import WRONG_CONTENT, write_bytes
 from attentiontuner.core.progress import Bar, progress
-from attentiontuner.core.seals import check_tensors, seal_tensors
+from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable
@@ -91,7 +91,7 @@ class Inferred:
     @classmethod
     def load(cls, path: Path) -> "Inferred":
         """What `save` wrote; a missing or damaged file is a `UserError`."""
-        content = read_bytes(path)
+        content = read_tensors(path)
         try:
             check_tensors(content, path)
             columns = {name: column.copy() for name, column in load(content).items()}

@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, read_bytes, write_bytes
+from attentiontuner.core.files import WRONG_CONTENT, write_bytes
 from attentiontuner.core.progress import Bar, progress
-from attentiontuner.core.seals import check_tensors, seal_tensors
+from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.pairs import spans
 from attentiontuner.demos.store.reader import DemoStore
@@ -70,7 +70,7 @@ class Need:
     def load(cls, path: Path) -> "Need":
         """What `save` wrote; a missing or damaged file is a `UserError`."""
         try:
-            content = read_bytes(path)
+            content = read_tensors(path)
             check_tensors(content, path)
             arrays = load(content)
             return cls(*(arrays[name].copy() for name in ("entropy", "surprise", "lengths")))

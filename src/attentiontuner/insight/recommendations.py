@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, reading, shortened
+from attentiontuner.core.files import WRONG_CONTENT, content_of, reading, shortened
 from attentiontuner.demos.store.manifest import ShardEntry
 from attentiontuner.demos.store.reader import DemoStore
 
@@ -149,9 +149,7 @@ def _place(name: str) -> Iterator[None]:
 
 
 def _text_of(path: Path) -> str:
-    if (size := path.stat().st_size) > LARGEST:
-        raise ValueError(f"{size:,} bytes are more than a report has")
-    return path.read_text(encoding="utf-8")
+    return content_of(path, LARGEST).decode()
 
 
 def _suggestions(value: Any, length: int) -> tuple[Suggestion, ...]:

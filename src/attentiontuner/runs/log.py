@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import shortened, write_text
+from attentiontuner.core.files import MOST_LINES, content_of, shortened, write_text
 from attentiontuner.core.wording import counted
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The epochs of a run so far. A line that was cut off by a kill is left out; a damaged one is a `UserError`."""
     try:
-        *lines, _unfinished = path.read_bytes().split(b"\n")
+        *lines, _unfinished = content_of(path, MOST_LINES).split(b"\n")
     except FileNotFoundError:  # not begun yet, or finished and deleted just now
         return []
     except OSError as error:

@@ -32,7 +32,7 @@ from attentiontuner.core.files import (
     write_bytes,
     write_json,
 )
-from attentiontuner.core.seals import check_tensors, not_its_checksum, sealed, unsealed
+from attentiontuner.core.seals import check_tensors, not_its_checksum, read_tensors, sealed, unsealed
 from attentiontuner.runs import states
 from attentiontuner.runs.log import MetricsLog, read_metrics
 from attentiontuner.runs.states import Progress, State
@@ -250,7 +250,7 @@ class Run:
     def load_model(self, best: bool = False) -> Trained:
         """The trained network: with the newest weights, or the best evaluated ones. The file is read once."""
         config, path = self.open(self.path).config(), self.weights(best)
-        content = read_bytes(path)
+        content = read_tensors(path)
         sha256 = hashlib.sha256(content).hexdigest()
         weights = self._checked(content, path, sha256)
         unfit = UserError(

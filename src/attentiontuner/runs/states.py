@@ -31,7 +31,7 @@ from attentiontuner.core.files import (
     write_json,
     write_text,
 )
-from attentiontuner.core.seals import check_tensors, not_its_checksum, seal_tensors, sealed, unsealed
+from attentiontuner.core.seals import check_tensors, not_its_checksum, read_tensors, seal_tensors, sealed, unsealed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,7 +116,7 @@ def load_state(states: Path) -> State | None:
     try:
         value = _read(folder)
         model, training = (
-            parse_weights(read_bytes(folder / file), folder / file, value["sha256"][file])
+            parse_weights(read_tensors(folder / file), folder / file, value["sha256"][file])
             for file in (MODEL_FILE, TRAINING_FILE)
         )
         return State(int(value["epoch"]), int(value["batch"]), model, training, value["numbers"])

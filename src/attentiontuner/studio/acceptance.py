@@ -115,7 +115,7 @@ def take_back(root: Path, name: str, batch: str) -> TakenBack:
 def read_batches(root: Path, name: str) -> list[dict[str, str]]:
     """What was accepted as `name`, the latest last."""
     path = _file(root, check_annotator(name))
-    if not path.is_file():
+    if not path.exists():
         return []
     value = files.read_json(path)
     try:

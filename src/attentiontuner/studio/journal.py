@@ -54,7 +54,7 @@ class Journal:
     def read(self) -> Underway | None:
         """What was played last, or None where that was nothing, or something else."""
         try:
-            first, *lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
+            first, *lines = files.content_of(self._path, files.MOST_JSON).decode().split("\n")[:-1]
             what = json.loads(first)
             seed = what.pop("seed")
             played = [int(line) for line in lines]

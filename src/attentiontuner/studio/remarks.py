@@ -22,7 +22,7 @@ class Remark(NamedTuple):
 def read_remarks(root: Path, annotator: str) -> dict[int, Remark]:
     """Remarks by episode."""
     path = _file(root, annotator)
-    if not path.is_file():
+    if not path.exists():
         return {}
     with files.reading(path, "move it away to go on without these remarks"):
         return {

@@ -54,7 +54,7 @@ def review_file(root: Path) -> Path:
 def read_review(root: Path) -> Review:
     """Assignments and states as they are saved now."""
     path = review_file(root)
-    if not path.is_file():
+    if not path.exists():
         return Review()
     try:
         value = files.read_json(path)

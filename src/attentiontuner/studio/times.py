@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, append_line, read_bytes
+from attentiontuner.core.files import MOST_LINES, WRONG_CONTENT, append_line, read_bytes
 from attentiontuner.demos.annotations import read_annotations
 from attentiontuner.demos.store.reader import DemoStore
 
@@ -58,7 +58,7 @@ def read_playing(root: Path) -> list[tuple[int, str, float]]:
     """(episode, player, seconds) of every recorded episode; a line cut short by a crash is left out."""
     path = playing_file(root)
     entries = []
-    for line in read_bytes(path).splitlines() if path.is_file() else ():
+    for line in read_bytes(path, MOST_LINES).splitlines() if path.exists() else ():
         try:
             entry = json.loads(line)
             entries.append((int(entry["episode"]), str(entry["player"]), check_seconds(float(entry["seconds"]))))

@@ -5,6 +5,7 @@ much for every other step, since nothing of all steps times all steps is kept.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,8 @@ BESIDE = 1.4
 
 WORKSPACE = 300 * 2**20
 """Bytes of the blocks that memory losses and recall heads go through."""
+
+PROCESS, GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
 USED = 0.9
 """The share of the free memory that is used."""
@@ -87,14 +90,32 @@ def kept_bytes(config: TrainConfig, model: Network, one: PackedDemos) -> float:
 def free_bytes() -> int | None:
     """Memory that this process may still have; None where the system does not say."""
     found = [_number(Path("/proc/meminfo"), r"MemAvailable:\s+(\d+) kB", 1024)]
-    limit, used = (_number(Path("/sys/fs/cgroup") / name, r"(\d+)", 1) for name in ("memory.max", "memory.current"))
-    if limit is not None and used is not None:
-        found.append(max(0, limit - used))
+    for folder, limit, used, files in _groups():
+        most, taken = _number(folder / limit, r"(\d+)"), _number(folder / used, r"(\d+)")
+        if most is not None and taken is not None:
+            kept = _number(folder / "memory.stat", rf"(?m)^{files} (\d+)") or 0  # of files, forgotten when needed
+            found.append(max(0, most - taken + kept))
     known = [number for number in found if number is not None]
     return min(known) if known else None
 
 
-def _number(path: Path, pattern: str, times: int) -> int | None:
+def _groups() -> Iterator[tuple[Path, str, str, str]]:
+    """Where Linux bounds the memory of this process: a folder, and what its files are called."""
+    try:
+        lines = (PROCESS / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        if controllers in ("", "memory"):
+            root = GROUPS / controllers
+            folder = root / place.lstrip("/")
+            second = "memory.max", "memory.current", "inactive_file"
+            first = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+            yield folder if folder.is_dir() else root, *(first if controllers else second)
+
+
+def _number(path: Path, pattern: str, times: int = 1) -> int | None:
     try:
         match = re.search(pattern, path.read_text(encoding="utf-8"))
     except OSError:

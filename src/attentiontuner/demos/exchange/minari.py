@@ -207,7 +207,10 @@ def _load(dataset_id: str) -> Any:
 
     data = Path(get_dataset_path(dataset_id), "data")
     if data.exists():
-        said, there = MinariStorage.read(data).total_episodes, sum(path.stat().st_size for path in data.rglob("*"))
+        files = list(data.rglob("*"))
+        if odd := [path for path in files if not path.is_file() and not path.is_dir()]:
+            raise ValueError(f"{odd[0]} is a device or a pipe, and no file")
+        said, there = MinariStorage.read(data).total_episodes, sum(path.stat().st_size for path in files)
         if said > there:
             raise ValueError(f"its metadata speak of {said} episodes, and {there} bytes are there")
     return minari.load_dataset(dataset_id)

@@ -195,8 +195,10 @@ def shard_bytes(path: Path) -> bytes:
 
 def read_shard(path: Path, observation: ObservationSpec, actions: ActionSpec, entry: ShardEntry) -> Shard:
     """The shard in `path`, checked against what the manifest says of it; a damaged one is a `UserError`."""
-    content = shard_bytes(path)
     remedy = "delete it and collect again, or restore it from a copy"
+    if path.is_file() and path.stat().st_size > entry.bytes:
+        raise UserError(f"{path} is damaged: it is larger than the manifest says; {remedy}")
+    content = shard_bytes(path)
     if hashlib.sha256(content).hexdigest() != entry.sha256:
         raise UserError(f"{path} is damaged: {not_its_checksum(path)}; {remedy}")
     try:

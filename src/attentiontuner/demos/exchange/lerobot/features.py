@@ -216,7 +216,7 @@ def came_with(layout: Layout) -> dict[str, Any]:
 def read_came_with(root: Path) -> Mapping[str, Any]:
     """What the data set in `root` keeps of the LeRobot data set that it was; nothing where it was none."""
     path = root / CAME
-    if not path.is_file():
+    if not path.exists():
         return {}
     value = read_json(path)
     with reading(path, "delete it, or restore it from a copy"):

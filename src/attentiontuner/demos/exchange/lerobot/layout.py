@@ -135,7 +135,7 @@ def read_layout(root: Path) -> Layout:
         there = feature.info.get("video.fps")
         if feature.dtype == "video" and isinstance(there, int | float) and not math.isclose(there, fps, rel_tol=0.01):
             raise UserError(f"{path}: {name} runs at {there:g} fps, the data set at {fps:g}: they must agree")
-    ours = read_json(root / OURS) if (root / OURS).is_file() else None
+    ours = read_json(root / OURS) if (root / OURS).exists() else None
     return Layout(root, float(fps), features, _tasks(root), total, info, ours)
 
 
@@ -160,6 +160,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
 
 def open_parquet(path: Path) -> Any:
     """A `ParquetFile`; one that is missing or cut off is a `UserError`."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"cannot read {path}: it is a device or a pipe, and no file")
     with reading_parquet(path):
         return installed("pyarrow.parquet").ParquetFile(path)
 
