@@ -135,8 +135,24 @@ def test_the_sort_of_head_is_the_one_by_which_unseen_labels_are_likelier(cues, m
     infer(cues, cues[1].perturb(1, 1, np.random.default_rng(0)))
     assert tried == [(2, PLAIN), (2, ASKING), (0, PLAIN), (0, ASKING), (1, ASKING)]
     tried.clear()
+    few = cues[1].keep_annotations(12 / EPISODES, np.random.default_rng(0))
+    infer(cues, few.perturb(1, 1, np.random.default_rng(0)))
+    assert tried == [(2, PLAIN), (2, ASKING), (0, PLAIN), (1, PLAIN)]  # few: they would be learned by heart
+    tried.clear()
     infer(cues, cues[1].keep_annotations(2 / EPISODES, np.random.default_rng(0)))
-    assert tried == [(0, PLAIN), (1, PLAIN)]  # none to spare: the simpler one
+    assert tried == [(0, PLAIN), (1, PLAIN)]  # none to spare to judge by
+
+
+def test_of_few_labels_that_are_off_all_are_learned_from_by_plain_heads_alone(cues, monkeypatch):
+    learned = []
+    monkeypatch.setattr(PairFinder, "learn", lambda self, rows, *_: learned.append(self.annotated[rows].sum()))
+    few = cues[1].keep_annotations(12 / EPISODES, np.random.default_rng(0)).perturb(1, 1, np.random.default_rng(0))
+    infer(cues, few)
+    assert learned == [6, 6, 6]
+    learned.clear()
+    monkeypatch.setattr(inference, "sorts_for", lambda _: (PLAIN,))
+    infer(cues, few)
+    assert learned == [6, 12, 12]
 
 
 def test_need_says_what_steps_recall_on_average_alone():

@@ -28,6 +28,8 @@ EPISODES = 60
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     monkeypatch.setattr(need, "PASSES", 6)
+    monkeypatch.setattr(inference, "STEPS", 300)
+    monkeypatch.setattr(inference, "CHECKED", 100)
 
 
 @pytest.fixture

@@ -42,6 +42,10 @@ from attentiontuner.insight.steps import blocks, learned_from
 FEWEST = 8
 """With fewer annotated demonstrations none can be spared to judge labels by: they are taken for right."""
 
+FEW = 30
+"""With fewer annotated demonstrations both heads learn from all of them, if they are plain: half of a few labels that
+are off hardly tell the right step from the one beside it, and plain heads do not learn them by heart."""
+
 LONGEST = 2048
 """Steps: in longer episodes labels are taken for right, for a head would look at every step from every other."""
 
@@ -156,7 +160,7 @@ def infer_pairs(
         bar.advance(bar.total - bar.done)
     if exact and annotated.all():
         return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
-    found, agreement = work.found(finders, ~annotated if exact else annotated)
+    found, agreement = work.found(finders, annotated if annotated.all() else ~annotated)
     of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
     spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
     if agreement < AGREED:  # what each of two heads finds is its own affair
@@ -226,23 +230,28 @@ class _Work:
         return right
 
     def finders(self, exact: bool, bar: Bar) -> list[PairFinder]:
-        """Two heads, each with half of the labels; with all of them where they are right. Where it is open of which
-        sort they should be, the first is tried as each."""
+        """Two heads, each with half of the labels; with all of them where they are right or few. Where it is open of
+        which sort they should be, the first is tried as each."""
         both: list[PairFinder] = []
+        told = np.flatnonzero(self.fold >= 0)
+        few = not self.sorts[0].asks and len(told) < FEW
+        if few:
+            self.sorts = self.sorts[:1]
         for own in range(2):
-            rows, others = (np.flatnonzero((self.fold == own) == other) for other in (False, True))
-            learned, looked = (np.arange(len(self.chosen)), rows[:0]) if exact else (rows, others)
+            learned, others = (np.flatnonzero((self.fold == own) == other) for other in (False, True))
+            if exact or few:
+                learned, others = np.arange(len(self.chosen)), told
             tried = [self._finder(exact, own, sort) for sort in self.sorts]
             for finder in tried:
-                finder.learn(learned, looked, STEPS, bar)
+                finder.learn(learned, others, STEPS, bar)
             best = max(tried, key=lambda finder: finder.likelihood(others)) if len(tried) > 1 else tried[0]
             self.sorts = (best.sort,)
             both.append(best)
         return both
 
     def found(self, finders: list[PairFinder], judged: NDArray[np.bool_]) -> tuple[PairTable, float]:
-        """What the heads find in every episode, in an annotated one the head that has not learned from its labels; and
-        the share of what one of them finds in those `judged` `[N]` that both find."""
+        """What the heads find in every episode, in an annotated one the head that has not learned from its labels, if
+        there is one; and the share of what one of them finds in those `judged` `[N]` that both find."""
         both = either = 0
         parts: list[NDArray[np.float64]] = []  # [4, pairs] each: row, p, q, amount
         for block in blocks(self.store, self.episodes):

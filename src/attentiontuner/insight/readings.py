@@ -32,6 +32,10 @@ WORTH_MOVING = 0.2
 PATIENCE = 0.05
 """Nats a label must be likelier for each step that its annotator is later: of two that explain it take the smaller."""
 
+AS_GOOD = 3.0
+"""Nats in all that labels may be less likely with a spread that is as good: of a few labels that are far off deciding
+steps four steps apart nobody can tell how far."""
+
 FARTHEST = 24
 """Steps between a reading and what it is of, at most."""
 
@@ -55,7 +59,8 @@ class Readings:
     Attributes:
         labels: the labels, `late` steps earlier than they were.
         late: steps that the annotator marks too late; below 0: too early.
-        spread: standard deviation of the deciding steps, in steps; `EXACT` where they are right.
+        spread: standard deviation of the deciding steps, in steps, the least that is as likely as any; `EXACT` where
+            they are right.
     """
 
     labels: PairTable
@@ -76,11 +81,13 @@ def read_labels(labels: PairTable, need: Floats) -> Readings:
     if not len(labels):
         return Readings(labels, 0, EXACT)
     found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
-    spread = max(SPREADS, key=lambda each: found[0, each])
     late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
-    if found[late, its] > found[0, spread] + WORTH_MOVING:
-        return Readings(_on_time(labels, need, late), late, its)
-    return Readings(labels, 0, spread)
+    if found[late, its] > max(found[0, spread] for spread in SPREADS) + WORTH_MOVING:
+        labels = _on_time(labels, need, late)
+    else:
+        late = 0
+    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / len(labels)
+    return Readings(labels, late, next(spread for spread in SPREADS if found[late, spread] >= least))
 
 
 def _on_time(labels: PairTable, need: Floats, late: int) -> PairTable:
