@@ -34,9 +34,6 @@ LEVELS = {3: ("Easy", 150), 5: ("Medium", 200), 7: ("Hard", 300)}
 """Most blinks → what the package calls that, and its longest episode."""
 
 
-_WANDER = 0.8  # how much of a disturbance is left a step later
-
-
 class MikasaEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     """A world of the package `mikasa-robo-suite`, unchanged, with ManiSkill's Panda arm on a CPU. Its own state
     observations name what is to be remembered at every step, so they are not used.
@@ -45,15 +42,11 @@ class MikasaEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         name: the environment's, as the package registered it.
         shown: how many numbers the table shows.
         steps: after which an episode is cut off, as the package says.
-        disturbance: of a smooth disturbance that the seed decides and that is added to the three numbers for the way,
-            its size at each step as a share of the largest action; 0, the package's own world: none.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 -- Gymnasium's own
 
-    def __init__(self, name: str, shown: int, steps: int, disturbance: float, render_mode: str | None) -> None:
-        if isinstance(disturbance, bool) or not isinstance(disturbance, int | float) or not 0 <= disturbance <= 1:
-            raise UserError(f"disturbance must be a number from 0 to 1, not {disturbance!r}")
+    def __init__(self, name: str, shown: int, steps: int, render_mode: str | None) -> None:
         import mikasa_robo_suite.vla.memory_envs  # noqa: F401 -- registers the package's environments
 
         try:
@@ -76,7 +69,6 @@ class MikasaEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.action_space = gym.spaces.Box(-1, 1, (4,), np.float32)
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (ARM_NUMBERS + shown,), np.float32)
         self.max_steps, self.steps = steps, 0
-        self.disturbance, self._pushed = float(disturbance), np.zeros(3)
 
     @abstractmethod
     def _shows(self) -> NDArray[np.float32]:
@@ -87,15 +79,11 @@ class MikasaEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         super().reset(seed=seed)
         self._world.reset(seed=int(self.np_random.integers(2**31)))
-        self.steps, self._pushed = 0, np.zeros(3)
+        self.steps = 0
         return self._numbers(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        action = np.array(action, np.float32)
-        if self.disturbance:
-            self._pushed = _WANDER * self._pushed + self.disturbance * self.np_random.standard_normal(3)
-            action[:3] = (action[:3].clip(-1, 1) + self._pushed).clip(-1, 1)
-        *_, info = self._world.step(action[None])
+        *_, info = self._world.step(np.asarray(action, np.float32)[None])
         self.steps += 1
         success = bool(info["success"][0])
         over = success or bool(info.get("failed", [False])[0])
@@ -139,13 +127,12 @@ class MikasaRememberColourEnv(MikasaEnv):
     ## Settings
 
     - `colours` (3): 3, 5 or 9.
-    - `disturbance` (0): see `MikasaEnv`.
     """
 
-    def __init__(self, colours: int = 3, disturbance: float = 0.0, render_mode: str | None = None) -> None:
+    def __init__(self, colours: int = 3, render_mode: str | None = None) -> None:
         if colours not in (3, 5, 9):
             raise UserError(f"colours must be 3, 5 or 9, not {colours!r}")
-        super().__init__(f"RememberColor{colours}-VLA-v0", 4 * MOST_COLOURS, 25, disturbance, render_mode)
+        super().__init__(f"RememberColor{colours}-VLA-v0", 4 * MOST_COLOURS, 25, render_mode)
 
     def _shows(self) -> NDArray[np.float32]:
         cubes = np.zeros((MOST_COLOURS, 4), np.float32)
@@ -191,17 +178,16 @@ class MikasaBlinkCountEnv(MikasaEnv):
     ## Settings
 
     - `blinks` (3): the most blinks, 3, 5 or 7: Easy, Medium or Hard; each episode draws from 1 to so many.
-    - `disturbance` (0): see `MikasaEnv`.
     """
 
-    def __init__(self, blinks: int = 3, disturbance: float = 0.0, render_mode: str | None = None) -> None:
+    def __init__(self, blinks: int = 3, render_mode: str | None = None) -> None:
         if blinks not in LEVELS:
             raise UserError(f"blinks must be 3, 5 or 7, not {blinks!r}")
         level, steps = LEVELS[blinks]
         with tempfile.TemporaryDirectory() as folder:
             _with_bulbs(Path(folder) / "bulb.glb")
             name, shown = f"BlinkCountButtonPress{level}-VLA-v0", BLACK.stop - ARM_NUMBERS
-            super().__init__(name, shown, steps, disturbance, render_mode)
+            super().__init__(name, shown, steps, render_mode)
 
     def _shows(self) -> NDArray[np.float32]:
         world = self._world

@@ -127,7 +127,6 @@ MIKASA: dict[str, Any] = {
         "pip install mani_skill==3.0.1 && pip install --no-deps mikasa-robo-suite==1.0.0",
     ),
     "actions": ActionSpec.box([-1] * 4, [1] * 4),
-    "every_attempt_succeeds": False,  # with a large disturbance
     "demonstrations": 300,
 }
 
@@ -144,7 +143,7 @@ register_task(
         expert="attentiontuner.experts.mikasa:MikasaRememberColourExpert",
         **MIKASA,
         observation=ObservationSpec("vector", (57,)),
-        settings={"colours": 3, "disturbance": 0.0},
+        settings={"colours": 3},
         horizon=25,
         instructions=Instructions(
             goal="A coloured cube is shown for a moment, then the table is empty. Once cubes of all colours stand "
@@ -162,7 +161,7 @@ register_task(
         expert="attentiontuner.experts.mikasa:MikasaBlinkCountExpert",
         **MIKASA,
         observation=ObservationSpec("vector", (30,)),
-        settings={"blinks": 3, "disturbance": 0.0},
+        settings={"blinks": 3},
         horizon=_mikasa_blink_steps,
         instructions=Instructions(
             goal="A lamp blinks a few times. Once another turns green, press the red button as often, raising the "
