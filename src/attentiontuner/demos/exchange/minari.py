@@ -212,7 +212,7 @@ def _load(dataset_id: str) -> Any:
             raise ValueError(f"{odd[0]} is a device or a pipe, and no file")
         said, there = MinariStorage.read(data).total_episodes, sum(path.stat().st_size for path in files)
         if said > there:
-            raise ValueError(f"its metadata speak of {said} episodes, and {there} bytes are there")
+            raise ValueError(f"its metadata speak of {counted(said, 'episode')}, there are {counted(there, 'byte')}")
     return minari.load_dataset(dataset_id)
 
 

@@ -181,8 +181,8 @@ def refuse_more_steps(path: Path, entry: ShardEntry) -> None:
     steps, size = sum(entry.lengths), path.stat().st_size if path.exists() else entry.bytes
     if steps * STEP_BYTES > size * MOST_PACKED:
         raise UserError(
-            f"{path} is damaged, or the manifest of its data set: it has {size} bytes for {steps} steps; "
-            "restore them from a copy"
+            f"{path} is damaged, or the manifest of its data set: it has {counted(size, 'byte')} for "
+            f"{counted(steps, 'step')}; restore them from a copy"
         )
 
 
