@@ -27,7 +27,7 @@ def test_in_and_out_again(tmp_path):
     assert "again: 3 episodes (21 steps) of cube" in done.stdout
     shown = run("inspect", tmp_path / "again", "--verify")
     assert shown.returncode == 0
-    assert "5 steps a second, robot " in shown.stdout
+    assert "fps 5, robot " in shown.stdout
     assert f"0: {TASKS[0]}; 1: " in shown.stdout
     assert "2 numbers " in shown.stdout
     assert "within bounds" not in shown.stdout

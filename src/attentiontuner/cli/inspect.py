@@ -102,7 +102,7 @@ def print_table(summary: dict[str, Any]) -> None:
     if "lerobot" in summary:
         came = summary["lerobot"]
         robot = f", robot {came['robot_type']}" if came["robot_type"] else ""
-        rows["from LeRobot"] = f"{came['fps']:g} steps a second{robot}" if came["fps"] else "of no known speed"
+        rows["from LeRobot"] = (f"fps {came['fps']:g}" if came["fps"] else "no fps") + robot
         tasks = [f"{number}: {words}" for number, words in enumerate(came["tasks"])]
         rows["tasks in words"] = "; ".join(tasks) if len(tasks) > 1 else "".join(came["tasks"])
     people = dict(summary["annotators"])
