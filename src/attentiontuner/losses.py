@@ -189,7 +189,7 @@ class _MemorySum(torch.autograd.Function):
         learned = any(ctx.needs_input_grad)
         of_query, of_key = (torch.zeros_like(each) if learned else None for each in (query, key.mT))
         total = query.new_zeros(())
-        for block in blocks:
+        for block in reversed(blocks):  # the longest past first, in whose memory there is room for the others
             own = counted[block.rows, block.asks]
             if own.device.type == "cpu" and not own.any():
                 continue

@@ -105,6 +105,13 @@ def test_a_product_with_the_past(asked: list[tuple[int, ...]]) -> None:
     torch.testing.assert_close(products.product(scores, past), scores @ past)
     torch.testing.assert_close(products.product(asking.mT, scores), asking.mT @ scores)
     assert asked == [(32, 64), (32, 96), (64, 32)]
-    for left, right in ((asking[:, :31], past.mT), (asking, past[:, :95].mT), (asking.expand(2, -1, -1), past.mT)):
+    long = past.repeat(1, 86, 1)
+    others = (
+        (asking[:, :31], past.mT),
+        (asking, past[:, :95].mT),
+        (asking, long.mT),
+        (asking.expand(2, -1, -1), past.mT),
+    )
+    for left, right in others:
         torch.testing.assert_close(products.product(left, right.expand(len(left), -1, -1)), left @ right)
     assert len(asked) == 3

@@ -54,14 +54,16 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     `[E, S, K]` and `[E, K, C]`: stretches of long episodes and what they look at, whose sizes recur where they are
     multiples of a power of two (`data.blocks`), so that they are worth preparing. `right` lies row by row or column by
     column."""
-    recurs = all(size % RECURS == 0 for size in (*left.shape[1:], right.shape[2]))
+    sizes = (*left.shape[1:], right.shape[2])
+    recurs = all(size % RECURS == 0 for size in sizes) and max(sizes) <= LARGEST
     if len(left) > 1 or not recurs or left.device.type != "cpu" or not half_used():
         return torch.bmm(left, right)
     return _product(left[0].contiguous(), right[0].mT)[None]
 
 
-RECURS = 32
-"""The power of two."""
+RECURS, LARGEST = 32, 2**13
+"""The power of two, and the largest size: what is prepared for one takes half a megabyte, and of longer episodes there
+would be hundreds."""
 
 
 class _Linear(torch.autograd.Function):
