@@ -185,11 +185,12 @@ def success_bars(table: Table) -> Figure | None:
 
 
 def success_rows(table: Table) -> Figure | None:
-    """Bars of a recipe's entries as rows, for tables of many columns; one panel per task, with 90 % intervals."""
-    tasks = [task for task, row in table.rows.items() if sum(bool(entry.values) for entry in row.values()) > 1]
-    if not tasks:
+    """Bars of a recipe's entries as rows, for tables of many columns; one panel per task, with 90 % intervals. Columns
+    and tasks without any record are left out."""
+    tasks = [task for task, row in table.rows.items() if any(entry.values for entry in row.values())]
+    columns = [each for each in table.recipe.columns if any(table.rows[task][each.title].values for task in tasks)]
+    if not columns:
         return None
-    columns = table.recipe.columns
     figure = Figure(figsize=(3.4 * len(tasks) + 1.8, 0.27 * len(columns) + 1.3), layout="constrained")
     axes = figure.subplots(1, len(tasks), squeeze=False, sharey=True)[0]
     for axis, task in zip(axes, tasks, strict=True):
