@@ -238,7 +238,6 @@ def test_verify_reads_what_lies_beside_too(data, tmp_path, file, capsys):
     root = copy(data, tmp_path)
     (root / file).parent.mkdir(parents=True, exist_ok=True)
     (root / file).write_text("{")
-    assert main(["inspect", str(root)]) in (0, None)
     assert main(["inspect", str(root), "--verify"]) == 2
     assert f"{file} is damaged" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ import pytest
 
 from attentiontuner.cli import main
 from attentiontuner.core.seeds import EVALUATION_START
-from attentiontuner.evaluation import policy as policy_module
+from attentiontuner.evaluation import opening
 from attentiontuner.experts.expert import Decision
 from attentiontuner.tasks.task import register_task
 from tests.evaluation.toys import recall_task
@@ -34,13 +34,13 @@ def test_a_run_is_evaluated_and_filmed(run, capsys):
 def test_the_checksum_is_that_of_the_weights_that_played(run, capsys, monkeypatch):
     """Training may replace the file at any moment."""
     played = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
-    make_policy = policy_module.as_policy
+    make_policy = opening.as_policy
 
     def replaced_meanwhile(trained, **options):
         (run / "model.safetensors").write_bytes(b"other weights")
         return make_policy(trained, **options)
 
-    monkeypatch.setattr(policy_module, "as_policy", replaced_meanwhile)
+    monkeypatch.setattr(opening, "as_policy", replaced_meanwhile)
     assert main(["evaluate", str(run), "--episodes", "2", "--workers", "0", "--video", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["of"]["weights"] == played

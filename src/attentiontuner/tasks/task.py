@@ -194,7 +194,10 @@ class Task:
     @property
     def installed(self) -> bool:
         """Whether the package is there that its environment needs."""
-        return self.needs is None or find_spec(self.needs[0]) is not None
+        try:
+            return self.needs is None or find_spec(self.needs[0]) is not None
+        except ImportError:  # of a package that it would lie in, or by whoever keeps it from being imported
+            return False
 
     @property
     def playable(self) -> list[tuple[str, Any]]:
