@@ -46,8 +46,9 @@ def load_policy(
             those of the first layer), text such as "1:1" or "1:1,2:2" (`models.heads.parse_heads`), or `Head`s. None by
             default: each costs a little at every step.
         execute: how many actions of a chunk are played before the next is read, at most the network's `chunk`.
-        recent, keep: a memory of so many newest steps, the present one among them, and of so many older ones, for
-            episodes of any length. Where the run was trained on windows, each as long as they are if not given.
+        recent: a memory of so many newest steps, the present one among them, for episodes of any length. Where the run
+            was trained on windows, as many as they are long if not given.
+        keep: places of that memory for older steps; the same.
         keep_by: which older steps stay: those with the highest keep score, those most attended to (attention), the most
             recent, or all of them: the memory then grows.
     """
