@@ -7,7 +7,7 @@ import pytest
 
 from attentiontuner.experiments.planning.published import HumanTime
 from attentiontuner.experiments.planning.recipes import RECIPES
-from attentiontuner.experiments.reporting.figures import few_lines
+from attentiontuner.experiments.reporting.figures import few_lines, success_rows
 from attentiontuner.experiments.reporting.tables import (
     Entry,
     few_grid,
@@ -44,6 +44,15 @@ def test_table1_counts_its_own_seeds_and_stands_beside_the_paper(records):
     assert "seeds" not in grid.body[row][2]
     assert grid.body[row + 1] == ["", "paper", "53.2 ± 28.3", "99.9 ± 0.1"]
     assert ["Ordering", "ours", "–", "–"] in grid.body
+
+
+def test_a_figure_of_many_columns_leaves_out_what_has_no_record(tmp_path):
+    kept = {("hallway", "labels-200-few-2"), ("counting", "labels-1000-few-10")}
+    records = write_all(tmp_path, ["sparse"], "paper", keep=lambda cell: (cell.task, cell.condition) in kept, epochs=3)
+    panels = success_rows(make_table(RECIPES["sparse"], records, "paper")).axes
+    assert [panel.get_title() for panel in panels] == ["Hallway", "Counting"]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["2 of 200", "10 of 1,000"]
+    assert success_rows(make_table(RECIPES["sparse"], [], "paper")) is None
 
 
 def test_other_tables_take_only_the_seeds_they_planned(records):

@@ -31,12 +31,14 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
 
 
 class Style(NamedTuple):
-    """How a method looks: colour, line, hatch of bars, marker of points."""
+    """How a method looks: colour, line, hatch of bars, marker of points, hollow where a control has that of its
+    method."""
 
     colour: str
     line: Any
     hatch: str
     marker: str
+    hollow: bool = False
 
 
 STYLES = (
@@ -44,11 +46,11 @@ STYLES = (
     Style(BLUE, (0, (3, 1, 1, 1, 1, 1)), "", "^"),
     Style(GREEN, "-.", "xx", "D"),
     Style(PURPLE, "-", "..", "o"),
-    Style(ORANGE, "--", "\\\\", "v"),
+    Style(ORANGE, "--", "\\\\", "v", hollow=True),
     Style(ORANGE, "-", "", "v"),
-    Style(SKY, "--", "--", "P"),
+    Style(SKY, "--", "--", "P", hollow=True),
     Style(SKY, "-", "||", "P"),
-    Style(GREY, "--", "oo", "X"),
+    Style(GREY, "--", "oo", "X", hollow=True),
     Style(GREY, "-", "++", "X"),
 )
 """In the order of the table of methods."""
@@ -364,7 +366,8 @@ def few_lines(table: Table) -> Figure | None:
 def _few_looks(column: Column) -> dict[str, Any]:
     """A line of the figure: as its method looks; a control of it dotted, thin and hollow."""
     style = style_of(column.method)
-    looks = {"color": style.colour, "marker": style.marker, "clip_on": False}
+    filled = "white" if style.hollow else style.colour
+    looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "mfc": filled, "clip_on": False}
     if column.line in (RANDOM_PAIRS, MEMORYLESS):
         return {**looks, "linestyle": ":", "linewidth": 1.2, "ms": 4.5, "mfc": "white", "alpha": 0.75}
     return {**looks, "linestyle": style.line, "linewidth": 1.9, "ms": 5}
@@ -402,7 +405,7 @@ def _legend(figure: Figure, methods: Sequence[str], bars: bool = False, paper: b
 
     handles: list[Any] = []
     for method in dict.fromkeys(methods):
-        colour, line, hatch, _ = style_of(method)
+        colour, line, hatch, *_ = style_of(method)
         if bars:
             handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=method_titles()[method]))
         else:
