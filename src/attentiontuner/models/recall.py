@@ -133,7 +133,7 @@ class RecallTransformer(Network):
 
     config: RecallConfig
     fits = True
-    tested_at_once = 0  # every query meets every cell of the past, which takes room
+    tested_at_once = 64  # every query meets every cell of the past, which takes room
 
     def __init__(self, config: RecallConfig) -> None:
         super().__init__()
