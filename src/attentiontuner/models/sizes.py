@@ -36,10 +36,8 @@ def heads_for(spec: ActionSpec) -> tuple[str, ...]:
 SPACES = ("observation", "actions")
 """Fields of a network's configuration that the task says."""
 
-
 MOST_LAYERS = 1000
 """More would be built one by one for hours."""
-
 
 MOST_WIDE = 2**31
 """Sizes from which on nothing can be built."""
@@ -74,8 +72,7 @@ class NetworkConfig(ABC):
             self.check_range(name, not isinstance(value, int) or value < MOST_WIDE, f"below {MOST_WIDE}")
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
         heads = heads_for(self.actions)
-        if self.action_head is None:
-            object.__setattr__(self, "action_head", heads[0])
+        self.fill_in(action_head=heads[0])
         self.check_range("action_head", self.action_head in heads, f"{' or '.join(heads)}, which {self.actions} have")
         single = self.actions.kind != "box"
         self.check_range("chunk", 1 <= self.chunk <= (1 if single else math.inf), "1" if single else "1 or more")
@@ -89,6 +86,12 @@ class NetworkConfig(ABC):
     @abstractmethod
     def build(self) -> "Network":
         """The network, with fresh weights from PyTorch's generator."""
+
+    def fill_in(self, **usual: Any) -> None:
+        """Give fields of which nothing is said what they usually are."""
+        for name, value in usual.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
     def check_range(self, name: str, good: bool, wanted: str) -> None:
         """Refuse a field's value unless it is `good`."""
@@ -117,6 +120,18 @@ class NetworkConfig(ABC):
             raise UserError(f"model configuration: {error}") from error
 
 
+def check_sizes(config: "TransformerConfig | RecallConfig | RecurrentConfig") -> None:
+    """Refuse sizes that none of our networks can be built with."""
+    config.check_range("images", config.images in get_args(Images), "'paper' or 'residual'")
+    for name in ("d_model", "layers", "heads", "feedforward"):
+        config.check_range(name, getattr(config, name, 1) >= 1, "1 or more")
+    if not isinstance(config, RecurrentConfig):
+        fits = config.d_model % (2 * config.heads) == 0
+        config.check_range("d_model", fits, f"a multiple of twice {config.heads} heads")
+    config.check_range("layers", config.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
+    config.check_range("dropout", 0 <= config.dropout < 1, "in [0, 1)")
+
+
 # --- the paper's Transformer ------------------------------------------------------------------------------------------
 
 
@@ -143,16 +158,8 @@ class TransformerConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.images is None:
-            object.__setattr__(self, "images", images_for(self.observation))
-        if self.standard is None:
-            object.__setattr__(self, "standard", "vector" in self.observation.kinds)
-        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
-        for name in ("d_model", "layers", "heads", "feedforward"):
-            self.check_range(name, getattr(self, name) >= 1, "1 or more")
-        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
-        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
-        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
+        self.fill_in(images=images_for(self.observation), standard="vector" in self.observation.kinds)
+        check_sizes(self)
         self.check_range("embedder", self.embedder in ("paper", "lookup"), "'paper' or 'lookup'")
         if self.embedder == "lookup" and "grid" not in self.observation.kinds:
             raise UserError(f"model embedder: 'lookup' is for symbol grids, not for {self.observation} observations")
@@ -265,25 +272,18 @@ class RecallConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.images is None:
-            object.__setattr__(self, "images", images_for(self.observation))
-        if self.last_action is None:
-            object.__setattr__(self, "last_action", self.actions.kind != "box")
-        if self.beside is None:
-            object.__setattr__(self, "beside", "vector" in self.observation.kinds)
-        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
+        kinds = self.observation.kinds
+        self.fill_in(
+            images=images_for(self.observation),
+            layers=4 if "image" in kinds else 2,
+            last_action=self.actions.kind != "box",
+            beside="vector" in kinds,
+        )
+        self.fill_in(recall_layer=2 if self.layers > 2 else 1)
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
-        if self.layers is None:
-            object.__setattr__(self, "layers", 4 if "image" in self.observation.kinds else 2)
-        if self.recall_layer is None:
-            object.__setattr__(self, "recall_layer", 2 if self.layers > 2 else 1)
-        for name in ("d_model", "layers", "heads", "feedforward"):
-            self.check_range(name, getattr(self, name) >= 1, "1 or more")
-        self.check_range("d_model", self.d_model % (2 * self.heads) == 0, f"a multiple of twice {self.heads} heads")
-        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
+        check_sizes(self)
         self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
-        for name in ("dropout", "dropped_cells"):
-            self.check_range(name, 0 <= getattr(self, name) < 1, "in [0, 1)")
+        self.check_range("dropped_cells", 0 <= self.dropped_cells < 1, "in [0, 1)")
         for name in ("teacher", "alone"):
             self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
         self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")
@@ -352,24 +352,17 @@ class RecurrentConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         grids = "grid" in self.observation.kinds
-        usual = {
-            "embedder": "lookup" if grids else "paper",
-            "images": images_for(self.observation),
-            "last_action": self.actions.kind != "box",
-        }
-        for name, value in usual.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        self.fill_in(
+            embedder="lookup" if grids else "paper",
+            images=images_for(self.observation),
+            last_action=self.actions.kind != "box",
+        )
         self.check_range(
             "embedder",
             self.embedder == "paper" or (grids and self.embedder == "lookup"),
             "'paper', or 'lookup' for symbol grids",
         )
-        self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
-        for name in ("d_model", "layers", "feedforward"):
-            self.check_range(name, getattr(self, name) >= 1, "1 or more")
-        self.check_range("layers", self.layers <= MOST_LAYERS, f"at most {MOST_LAYERS}")
-        self.check_range("dropout", 0 <= self.dropout < 1, "in [0, 1)")
+        check_sizes(self)
         self.check_range("span", 1 < self.span < math.inf, "above 1")
 
     def build(self) -> "Network":
@@ -399,8 +392,7 @@ class LruConfig(RecurrentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kept is None:
-            object.__setattr__(self, "kept", self.d_model // 2)
+        self.fill_in(kept=self.d_model // 2)
         self.check_range("kept", 0 <= self.kept < self.d_model, f"from 0 to {self.d_model - 1}")
 
 
