@@ -13,7 +13,8 @@ from attentiontuner.demos import Annotation, Demonstration, DemoStore, PairTable
 from attentiontuner.demos.exchange.lerobot import exporting, statistics
 from attentiontuner.demos.exchange.lerobot.exporting import to_lerobot
 from attentiontuner.demos.exchange.lerobot.importing import from_lerobot
-from attentiontuner.demos.exchange.lerobot.recall_events import EventError, annotations_of, events_of
+from attentiontuner.demos.exchange.lerobot.layout import StepError
+from attentiontuner.demos.exchange.lerobot.recall_events import annotations_of, events_of
 from attentiontuner.spaces.observation import ObservationSpec, Part
 from tests.demos.examples import (
     KINDS_OF_ACTIONS,
@@ -186,7 +187,7 @@ def test_others_may_write_less():
     ],
 )
 def test_events_that_cannot_be_are_refused(content, problem):
-    with pytest.raises(EventError) as refused:
+    with pytest.raises(StepError) as refused:
         annotations_of(recalled(content), "somebody")
     assert problem in refused.value.problem
     assert refused.value.step == 3

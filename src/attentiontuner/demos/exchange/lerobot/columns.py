@@ -15,20 +15,12 @@ from PIL import Image, UnidentifiedImageError
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.demos.exchange.lerobot.layout import Episode, installed, open_parquet, reading_parquet
+from attentiontuner.demos.exchange.lerobot.layout import Episode, StepError, installed, open_parquet, reading_parquet
 
 ROWS_AT_ONCE = 256
 PICTURES = ("PNG", "JPEG", "WEBP")
 PNG_EFFORT = {"compression_level": "1", "pred": "sub"}
 """More makes PNGs of camera images hardly smaller and takes several times as long."""
-
-
-class ColumnError(UserError):
-    """What a column holds is not what was promised; `step` is the first row that is not."""
-
-    def __init__(self, problem: str, step: int = 0) -> None:
-        super().__init__(problem)
-        self.problem, self.step = problem, step
 
 
 def tables(path: Path, episodes: Sequence[Episode], needed: Sequence[str], wanted: Sequence[str]) -> Iterator[Any]:
@@ -90,17 +82,17 @@ def numbers(column: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     for length in () if shape == (1,) and not _is_list(column.type) else shape:
         array = getattr(array, "storage", array)
         if not _is_list(array.type):
-            raise ColumnError(f"{array.type} in place of lists of {length}")
+            raise StepError(f"{array.type} in place of lists of {length}")
         lengths = compute.fill_null(compute.list_value_length(array), -1).to_numpy(zero_copy_only=False)
         if (lengths != length).any():
             row = int(np.argmax(lengths != length))
-            raise ColumnError(f"{counted(max(0, int(lengths[row])), 'number')} where {length} should be", row // size)
+            raise StepError(f"{counted(max(0, int(lengths[row])), 'number')} where {length} should be", row // size)
         array, size = array.flatten(), size * length
     if array.null_count:
-        raise ColumnError("nothing where a number should be", array.is_null().index(True).as_py() // size)
+        raise StepError("nothing where a number should be", array.is_null().index(True).as_py() // size)
     if not (arrow.types.is_integer(array.type) or arrow.types.is_floating(array.type)):
         if not arrow.types.is_boolean(array.type):
-            raise ColumnError(f"{array.type} in place of numbers")
+            raise StepError(f"{array.type} in place of numbers")
         array = array.cast(arrow.uint8())
     found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return found.reshape(rows) if shape == (1,) else found.reshape(rows, *shape)
@@ -114,12 +106,12 @@ def _is_list(kind: Any) -> bool:
 def images(column: Any, height: int, width: int, channels: int) -> NDArray[np.uint8]:
     """`[T, height, width, channels]` of images that lie in the file itself. A path beside them is never opened."""
     if not installed("pyarrow").types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
-        raise ColumnError(f"{column.type} in place of images")
+        raise StepError(f"{column.type} in place of images")
     found = np.empty((len(column), height, width, channels), np.uint8)
     seen: dict[bytes, int] = {}
     for step, content in enumerate(column.combine_chunks().field("bytes").to_pylist()):
         if content is None:
-            raise ColumnError("no image in the file, at most the path of one", step)
+            raise StepError("no image in the file, at most the path of one", step)
         same = seen.setdefault(content, step)
         found[step] = found[same] if same < step else _image(content, step, (height, width, channels))
     return found
@@ -130,14 +122,14 @@ def _image(content: bytes, step: int, shape: tuple[int, int, int]) -> NDArray[np
         with Image.open(io.BytesIO(content), formats=PICTURES) as image:
             if image.size != (shape[1], shape[0]):
                 there, wanted = f"{image.size[1]}×{image.size[0]}", f"{shape[0]}×{shape[1]}"
-                raise ColumnError(f"an image of {there}, not {wanted}", step)
+                raise StepError(f"an image of {there}, not {wanted}", step)
             if image.mode not in ("RGB", "L", "RGBA", "LA", "P", "1"):
-                raise ColumnError(f"an image of kind {image.mode}, not of bytes", step)
+                raise StepError(f"an image of kind {image.mode}, not of bytes", step)
             return np.asarray(image.convert("RGB" if shape[2] == 3 else "L")).reshape(shape)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, UserError):
             raise
-        raise ColumnError("an image that cannot be read", step) from error
+        raise StepError("an image that cannot be read", step) from error
 
 
 def pngs(frames: NDArray[np.uint8]) -> list[dict[str, Any]]:

@@ -77,8 +77,7 @@ def plan_of(layout: Layout, actions: ActionSpec | None = None) -> Plan:
         elif why := _unusable(feature):
             left_out[name] = why
         else:
-            storage: Storage = "png" if feature.dtype == "image" else "video" if feature.is_camera else "numbers"
-            sources.append(Source(name, _part(layout, name, feature), name, storage))
+            sources.append(Source(name, _part(layout, name, feature), name, _storage(feature)))
     sources = _named(sources)
     if len(layout.tasks) > 1:
         count = len(layout.tasks)
@@ -97,16 +96,16 @@ def _as_written(layout: Layout, ours: Mapping[str, Any], actions: ActionSpec | N
         sources = []
         for part, spec in observation.parts:
             name = ours["features"][part]
-            if name == TASK_INDEX:
-                sources.append(Source(part, spec, name, "task"))
-                continue
-            feature = layout.features[name]
-            storage: Storage = "png" if feature.dtype == "image" else "video" if feature.is_camera else "numbers"
+            storage: Storage = "task" if name == TASK_INDEX else _storage(layout.features[name])
             sources.append(Source(part, spec, name, storage))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         wrong = f"it does not fit {INFO} ({type(error).__name__} {error})"
         raise UserError(f"{path}: {wrong}: without that file the data set is read as any other") from error
     return Plan(tuple(sources), observation, acted)
+
+
+def _storage(feature: Feature) -> Storage:
+    return "png" if feature.dtype == "image" else "video" if feature.is_camera else "numbers"
 
 
 def _unusable(feature: Feature) -> str:

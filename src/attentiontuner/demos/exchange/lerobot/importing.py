@@ -14,7 +14,7 @@ from attentiontuner.core.progress import progress
 from attentiontuner.core.success import SuccessRule, recorded_success, with_totals
 from attentiontuner.demos.annotations import Annotation, write_shard_annotations
 from attentiontuner.demos.demonstration import Demonstration
-from attentiontuner.demos.exchange.lerobot.columns import ColumnError, images, numbers, tables
+from attentiontuner.demos.exchange.lerobot.columns import images, numbers, tables
 from attentiontuner.demos.exchange.lerobot.features import (
     ACTION,
     CAME,
@@ -29,9 +29,9 @@ from attentiontuner.demos.exchange.lerobot.features import (
     came_with,
     plan_of,
 )
-from attentiontuner.demos.exchange.lerobot.layout import Episode, Layout, read_layout
-from attentiontuner.demos.exchange.lerobot.recall_events import EventError, annotations_of
-from attentiontuner.demos.exchange.lerobot.videos import FrameError, VideoReader
+from attentiontuner.demos.exchange.lerobot.layout import Episode, Layout, StepError, read_episodes, read_layout
+from attentiontuner.demos.exchange.lerobot.recall_events import annotations_of
+from attentiontuner.demos.exchange.lerobot.videos import VideoReader
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.demos.store.writer import DemoWriter
 from attentiontuner.spaces.action import ActionSpec
@@ -61,7 +61,7 @@ def from_lerobot(
     """
     layout = read_layout(Path(source))
     plan = plan_of(layout, actions)
-    episodes, ours = layout.episodes(), layout.ours or {}
+    episodes, ours = read_episodes(layout), layout.ours or {}
     with new_folder(Path(path)) as folder, progress("from LeRobot", len(episodes)) as bar:
         writer = DemoWriter(
             folder,
@@ -132,7 +132,7 @@ class _Reader:
             name = EVENTS
             events = table[EVENTS].to_pylist() if EVENTS in table.column_names else []
             annotations = annotations_of(events, self._annotator)
-        except (ColumnError, FrameError, EventError) as error:
+        except StepError as error:
             raise UserError(f"{path}, {where} {error.step}: {name}: {error.problem}") from error
         except SpaceError as error:
             raise UserError(f"{path}, {where} {error.row}: {name}: {error.problem}") from error
@@ -145,13 +145,13 @@ class _Reader:
         steps = np.arange(len(order))
         if (order != steps).any():
             step = int(np.argmax(order != steps))
-            raise ColumnError(f"frame_index is {order[step]}: a step is missing or out of order", step)
+            raise StepError(f"frame_index is {order[step]}: a step is missing or out of order", step)
         fps = self._layout.fps
         off = ~(np.abs(times - steps / fps) <= 0.25 / fps)
         if off.any():
             step = int(np.argmax(off))
             said = f"{times[step]:.4f} s, where fps {fps:g} makes it {step / fps:.4f} s"
-            raise ColumnError(f"{said}: meta/info.json and the recorded times disagree", step)
+            raise StepError(f"{said}: meta/info.json and the recorded times disagree", step)
         return times
 
     def _observed(self, source: Source, episode: Episode, table: Any, times: NDArray[np.float64]) -> NDArray[Any]:
@@ -183,7 +183,7 @@ class _Reader:
         acted = numbers(table[ACTION], self._layout.features[ACTION].shape)
         finite = np.isfinite(acted.reshape(len(acted), -1)).all(1)
         if not finite.all():
-            raise ColumnError("a number that is not finite (NaN or infinite)", int(np.argmin(finite)))
+            raise StepError("a number that is not finite (NaN or infinite)", int(np.argmin(finite)))
         return spec.encode(acted.reshape(len(acted), *spec.shape))
 
     def _outcome(self, episode: Episode, table: Any) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class _Reader:
         said = {name: numbers(table[name], (1,)) for name in OUTCOMES if name in table.column_names}
         rewards = said.get(REWARD, np.zeros(len(table), np.float32)).astype(np.float32)
         if not np.isfinite(rewards).all():
-            raise ColumnError("a number that is not finite (NaN or infinite)", int(np.argmin(np.isfinite(rewards))))
+            raise StepError("a number that is not finite (NaN or infinite)", int(np.argmin(np.isfinite(rewards))))
         truncated = bool(said[TRUNCATED][-1]) if TRUNCATED in said else False
         terminated = bool(said[DONE][-1]) if DONE in said else not truncated
         if self._success is not None:

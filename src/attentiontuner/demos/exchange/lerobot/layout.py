@@ -50,6 +50,14 @@ def installed(name: str) -> Any:
         raise UserError(f"{missing}, which reads and writes LeRobot data sets, is not installed: {command}") from error
 
 
+class StepError(UserError):
+    """Something in an episode is not there, or not what was promised; `step` is the first where that is so."""
+
+    def __init__(self, problem: str, step: int = 0) -> None:
+        super().__init__(problem)
+        self.problem, self.step = problem, step
+
+
 class Feature(NamedTuple):
     """What `info.json` says of one column or camera. `names` are those of its numbers, or of its axes."""
 
@@ -88,7 +96,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Layout:
-    """The whole of `meta/`, but for the episodes, which `episodes` reads."""
+    """The whole of `meta/`, but for the episodes, which `read_episodes` reads."""
 
     root: Path
     fps: float
@@ -97,10 +105,6 @@ class Layout:
     total_episodes: int
     info: Mapping[str, Any]
     ours: Mapping[str, Any] | None
-
-    def episodes(self) -> list[Episode]:
-        """All of them, in order."""
-        return _episodes(self)
 
 
 def is_lerobot(root: Path) -> bool:
@@ -190,7 +194,8 @@ def _tasks(root: Path) -> tuple[str, ...]:
     return tuple(str(word) for _, word in sorted(zip(numbers, words, strict=True)))
 
 
-def _episodes(layout: Layout) -> list[Episode]:
+def read_episodes(layout: Layout) -> list[Episode]:
+    """What `meta/episodes` says of every episode, in order."""
     folder = layout.root / "meta" / "episodes"
     cameras = [name for name, feature in layout.features.items() if feature.dtype == "video"]
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]

@@ -20,6 +20,7 @@ import numpy as np
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import Annotation, check_annotator
+from attentiontuner.demos.exchange.lerobot.layout import StepError
 from attentiontuner.demos.pair_rules import LARGEST, PairError
 from attentiontuner.demos.pairs import PairTable
 
@@ -65,18 +66,10 @@ def _recalled(pairs: PairTable, q: int, chosen: Any) -> dict[str, Any]:
     return {key: [float(str(n)) for n in values] if key == "w" else values.tolist() for key, values in kept.items()}
 
 
-class EventError(UserError):
-    """A row that cannot be; `step` is its frame."""
-
-    def __init__(self, problem: str, step: int) -> None:
-        super().__init__(problem)
-        self.problem, self.step = problem, step
-
-
 def annotations_of(frames: Sequence[Sequence[Mapping[str, Any]] | None], nameless: str) -> dict[str, Annotation]:
     """annotator → what they said, of the rows of every frame of an episode; styles of others are passed over.
 
-    Who does not say their name is called `nameless`. A row that cannot be is an `EventError`.
+    Who does not say their name is called `nameless`. A row that cannot be is a `StepError`.
     """
     columns: dict[str, dict[str, list[Any]]] = {}
     remarks: dict[str, dict[str, Any]] = {}
@@ -99,9 +92,9 @@ def _content(row: Mapping[str, Any], step: int) -> dict[str, Any]:
     try:
         content = json.loads(str(row.get("content")))
     except (ValueError, RecursionError) as error:
-        raise EventError(f"a recall event that is no JSON: {error}", step) from error
+        raise StepError(f"a recall event that is no JSON: {error}", step) from error
     if not isinstance(content, dict):
-        raise EventError('a recall event that is no object, such as {"by": "anna", "p": [3], "m": [1]}', step)
+        raise StepError('a recall event that is no object, such as {"by": "anna", "p": [3], "m": [1]}', step)
     return content
 
 
@@ -109,7 +102,7 @@ def _name(content: Mapping[str, Any], nameless: str, step: int) -> str:
     try:
         return check_annotator(str(content.get("by", nameless)))
     except UserError as error:
-        raise EventError(f"a recall event of {error}", step) from error
+        raise StepError(f"a recall event of {error}", step) from error
 
 
 def _read_recalled(content: Mapping[str, Any], step: int) -> dict[str, list[Any]]:
@@ -124,7 +117,7 @@ def _read_recalled(content: Mapping[str, Any], step: int) -> dict[str, list[Any]
         good = isinstance(values, list) and len(values) == count
         if not good or any(type(n) not in kinds or not 0 <= n <= LARGEST for n in values):
             kind = "numbers" if key == "w" else "whole numbers"
-            raise EventError(f"a recall event whose {key} is no list of {kind} from 0, one for each p", step)
+            raise StepError(f"a recall event whose {key} is no list of {kind} from 0, one for each p", step)
         found[key] = values
     return found
 
@@ -141,7 +134,7 @@ def _read_remarks(content: Mapping[str, Any], step: int) -> dict[str, Any]:
                 for name, of in content["origins"].items()
             }
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise EventError(f"a recall event with remarks that cannot be read: {error}", step) from error
+        raise StepError(f"a recall event with remarks that cannot be read: {error}", step) from error
     return said
 
 
@@ -152,4 +145,4 @@ def _table(columns: Mapping[str, list[Any]], length: int, step: int) -> PairTabl
     try:
         return PairTable(np.array([length]), np.array([True]), np.zeros(len(weight), int), **integers, weight=weight)
     except PairError as error:
-        raise EventError(f"a recall event with {error.problem}", step) from error
+        raise StepError(f"a recall event with {error.problem}", step) from error

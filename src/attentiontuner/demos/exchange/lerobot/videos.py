@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.demos.exchange.lerobot.layout import installed
+from attentiontuner.demos.exchange.lerobot.layout import StepError, installed
 
 CODEC = "libx264"
 OPTIONS = {"crf": "18", "preset": "veryfast", "g": "2", "bf": "0"}
@@ -18,14 +18,6 @@ OPTIONS = {"crf": "18", "preset": "veryfast", "g": "2", "bf": "0"}
 
 SEEK_SECONDS = 5.0
 """What lies further ahead is jumped to, not decoded through."""
-
-
-class FrameError(UserError):
-    """A frame that is not there, or is not what was promised; `step` is its place among those asked for."""
-
-    def __init__(self, problem: str, step: int) -> None:
-        super().__init__(problem)
-        self.problem, self.step = problem, step
 
 
 class VideoReader:
@@ -70,14 +62,14 @@ class VideoReader:
                 while self._time < wanted - self._near:
                     self._advance()
             except StopIteration:
-                raise FrameError(f"the video ends before {wanted:.3f} s: frames are missing", step) from None
+                raise StepError(f"the video ends before {wanted:.3f} s: frames are missing", step) from None
             except self._av.FFmpegError as error:
-                raise FrameError(f"the video is damaged at {wanted:.3f} s: {error.strerror}", step) from error
+                raise StepError(f"the video is damaged at {wanted:.3f} s: {error.strerror}", step) from error
             if self._time > wanted + self._near:
-                raise FrameError(f"the video has no frame at {wanted:.3f} s", step)
+                raise StepError(f"the video has no frame at {wanted:.3f} s", step)
             size = self._present.height, self._present.width
             if size != (height, width):
-                raise FrameError(f"a frame of {size[0]}×{size[1]}, not {height}×{width}", step)
+                raise StepError(f"a frame of {size[0]}×{size[1]}, not {height}×{width}", step)
             found[step] = self._colours.reformat(self._present, format="rgb24").to_ndarray()
         return found
 
