@@ -19,13 +19,12 @@ def plain(text: str) -> str:
     return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", line)
 
 
-def console(stderr: bool = False, least: int = NARROWEST) -> Any:
+def console(stderr: bool = False) -> Any:
     """Where tables and bars are drawn: brackets in names are brackets."""
     from rich.console import Console
 
     usual: dict[str, Any] = {"stderr": stderr, "markup": False, "emoji": False, "highlight": False}
-    width = Console(**usual).width
-    return Console(**usual, width=None if width >= least else max(least, 80))
+    return Console(**usual, width=None if Console(**usual).width >= NARROWEST else 80)
 
 
 class Tolerant:

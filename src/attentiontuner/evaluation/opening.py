@@ -12,7 +12,6 @@ from attentiontuner.core.seeds import SELECTION_SEED
 from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.evaluation.rollout import DEFAULT_BATCH
 from attentiontuner.models.bound import Bound, Keeping
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import Network
@@ -148,7 +147,6 @@ def success_during_training(
     episodes: int,
     seed: int = SELECTION_SEED,
     workers: int | None = None,
-    batch: int = DEFAULT_BATCH,
     window: int | None = None,
 ) -> Callable[[Network], float]:
     """The function model → success rate (0 to 1) that `training.train` calls now and then.
@@ -162,7 +160,7 @@ def success_during_training(
         try:
             bound = bound_of(model, window)
             policy = ModelPolicy(model if bound is None else model.bounded(bound), task.max_steps)
-            _, summary = evaluate(policy, task, episodes, seed, batch=batch, workers=workers)
+            _, summary = evaluate(policy, task, episodes, seed, workers=workers)
         finally:
             model.train(training)
         return float(summary["success_rate"])

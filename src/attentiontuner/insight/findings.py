@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -71,7 +71,7 @@ class Findings:
     phases: tuple[tuple[int, int, float, float, float], ...]
     suggestions: dict[int, list[Suggestion]]
     things: dict[int, int]
-    recommended: tuple[Recommended, ...] = field(default=())
+    recommended: tuple[Recommended, ...] = ()
 
     @property
     def distances(self) -> Integers:

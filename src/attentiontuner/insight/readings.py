@@ -133,7 +133,7 @@ def _deciding(labels: PairTable, late: int, spread: float) -> tuple[Floats, Inte
     return np.where(inside, likely, 0), np.clip(at, 0, end[:, None]) + starts[labels.episode][:, None]
 
 
-def recalled_by_need(readings: Readings, need: Floats, rounds: int = 2) -> Floats:
+def recalled_by_need(readings: Readings, need: Floats) -> Floats:
     """How many things each step recalls `[S]`, as a function of its need that rises: labels are dealt out to the steps
     near them, by how likely each is and how much it recalls; then the means of what was dealt are made to rise."""
     labels = readings.labels
@@ -142,7 +142,7 @@ def recalled_by_need(readings: Readings, need: Floats, rounds: int = 2) -> Float
     annotated = np.repeat(labels.annotated, labels.lengths)
     likely, steps = _deciding(labels, 0, readings.spread)
     rate: Floats = need * labels.multiplicity.sum() / max(need[annotated].sum(), 1e-9)
-    for _ in range(rounds):
+    for _ in range(2):
         dealt = likely * rate[steps]
         dealt *= (labels.multiplicity / (dealt.sum(1) + 1e-12))[:, None]
         amounts = np.bincount(steps.ravel(), dealt.ravel(), minlength=len(need)).astype(np.float64)

@@ -108,7 +108,7 @@ class Lru(LruWithoutPairs):
 
         probed: Probed = output.watched[RECALL_HEAD]
         loss = retrieval_loss(probed.query, probed.key, batch)
-        if probed.gates is None or probed.gates.faded is None:
+        if probed.gates is None:
             return loss
         return loss + write_loss(probed.gates.write, batch) + fading_loss(probed.gates.faded, batch)
 

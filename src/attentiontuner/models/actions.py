@@ -7,7 +7,7 @@ of a chunk (the present one and those that come), N numbers of an action that is
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +20,6 @@ from attentiontuner.data.batch import Batch
 from attentiontuner.models.sizes import heads_for
 from attentiontuner.models.standard import Exact
 from attentiontuner.spaces import ActionSpec
-
-HeadName = Literal["discrete", "gmm", "l1"]
 
 DRAWN = 16
 """Actions that an entropy without a closed form is estimated from."""

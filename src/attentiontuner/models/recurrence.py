@@ -20,11 +20,11 @@ class Gates(NamedTuple):
 
     Attributes:
         write: logits of the write gate.
-        faded: nats by which all that is remembered has faded since the episode began; None: it does not fade.
+        faded: nats by which all that is remembered has faded since the episode began.
     """
 
     write: Tensor
-    faded: Tensor | None = None
+    faded: Tensor
 
 
 def spans(lanes: int, longest: float) -> Tensor:

@@ -91,7 +91,7 @@ class Player:
             actions=task.actions,
             seed=None,
         )
-        self.saved: list[int] = self._stored_seeds()
+        self.saved = [demonstration.seed for demonstration in DemoStore.open(root)]
         self._last: tuple[int, int, int] | None = None  # seed, steps and number of the episode saved last
         self._journal = Journal(root, name, task.name, dict(task.settings))
         self._resumed = self._resume()
@@ -226,12 +226,6 @@ class Player:
                 coming.append(candidate)
             index += 1
         return coming
-
-    def _stored_seeds(self) -> list[int]:
-        if not (self.root / "manifest.json").exists():
-            return []
-        store = DemoStore.open(self.root)
-        return [store[episode].seed for episode in range(len(store))]
 
     def _state(self) -> dict[str, Any]:
         episode = self._episode

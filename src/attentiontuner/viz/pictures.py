@@ -25,6 +25,9 @@ Picture = NDArray[np.uint8]
 CELLS = 7
 """An observation of any kind is drawn about this many tiles wide, as wide as Minigrid's view."""
 
+MOST_STEPS = 14
+"""Frames on the page of an episode."""
+
 BACKGROUND = 245
 """The grey around images that are not square, and behind bars."""
 
@@ -164,17 +167,17 @@ def _draw_vectors(frames: NDArray[np.float64], side: int) -> NDArray[np.uint8]:
     return picture
 
 
-def episode_steps(demonstration: Demonstration, most: int = 14) -> list[int]:
-    """The steps worth showing: recalled and deciding ones first, then evenly spaced ones, at most `most`."""
+def episode_steps(demonstration: Demonstration) -> list[int]:
+    """The steps worth showing: recalled and deciding ones first, then evenly spaced ones, at most `MOST_STEPS`."""
     length = len(demonstration)
-    if length <= most:
+    if length <= MOST_STEPS:
         return list(range(length))
     important: list[int] = []
     if demonstration.pairs is not None and len(demonstration.pairs):
         pairs = demonstration.pairs.settled()
-        important = [*_spread(np.unique(pairs.p), most // 3), *_spread(np.unique(pairs.q), most // 3)]
-    even = np.linspace(0, length - 1, max(2, most - len(set(important)))).round().astype(int).tolist()
-    chosen = list(dict.fromkeys([*important, *even]))[:most]
+        important = [*_spread(np.unique(pairs.p), MOST_STEPS // 3), *_spread(np.unique(pairs.q), MOST_STEPS // 3)]
+    even = np.linspace(0, length - 1, max(2, MOST_STEPS - len(set(important)))).round().astype(int).tolist()
+    chosen = list(dict.fromkeys([*important, *even]))[:MOST_STEPS]
     return sorted(chosen)
 
 

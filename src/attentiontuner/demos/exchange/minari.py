@@ -163,7 +163,7 @@ def from_minari(
             dataset = _load(dataset)
     with _reading(str(dataset.id)):
         head = json.loads(dataset.storage.metadata.get(KEY, "{}"))
-        environment = _environment(dataset)
+        environment = getattr(dataset, "env_spec", None)
         task = task or head.get("task") or _name(dataset.id, environment)
         if observation is None:
             said = head.get("observation")
@@ -221,16 +221,11 @@ def _reading(dataset_id: str) -> Iterator[None]:
     """Whatever Minari, or HDF5 below it, says of a data set that cannot be read is a `UserError` that names it."""
     try:
         yield
-    except (SpaceError, UserError):
+    except UserError:
         raise
     except (OSError, RuntimeError, StopIteration, AssertionError, *WRONG_CONTENT) as error:
         what = str(error) if isinstance(error, ValueError | OSError) else repr(error)
         raise UserError(f"Minari data set {dataset_id!r}: {shortened(what)}") from error
-
-
-def _environment(dataset: Any) -> Any:
-    """The Gymnasium specification of the environment it was recorded in; None where it does not say."""
-    return getattr(dataset, "env_spec", None)
 
 
 def _name(dataset_id: str, environment: Any) -> str:

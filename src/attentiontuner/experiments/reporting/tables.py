@@ -189,13 +189,12 @@ def few_grid(table: Table) -> Grid:
     return Grid(["Task", "Demonstrations", *lines], body)
 
 
-def welch_grid(table: Table, first: str = TUNER.title, second: str = VANILLA.title) -> Grid:
-    """Welch's two-sided p-value of the two methods by task, ours (from three seeds of both) and the paper's."""
+def welch_grid(table: Table) -> Grid:
+    """Welch's two-sided p-value of the paper's two methods by task, ours (from three seeds of both) and the paper's."""
     body = []
     for task, row in table.rows.items():
-        ours = NOTHING
-        if min(len(row[first].values), len(row[second].values)) > 2:
-            ours = _p_value(welch_test(row[first].values, row[second].values))
+        both = row[TUNER.title].values, row[VANILLA.title].values
+        ours = _p_value(welch_test(*both)) if min(map(len, both)) > 2 else NOTHING
         body.append([get_task(task).title, ours, f"{published.WELCH_P[task]:.3f}"])
     return Grid(["Task", "p, ours", "p, paper"], body)
 

@@ -14,14 +14,14 @@ MAP_SIDE = 80
 """Maps are pooled to at most this many pixels a side: 8 heads then take some 20 kB of a record."""
 
 
-def attention_maps(model: Network, config: TrainConfig, store: DemoStore, episode: int = 0) -> dict[str, Any]:
-    """Attention over the tokens of one demonstration, for all heads, beside the expert's E.
+def attention_maps(model: Network, config: TrainConfig, store: DemoStore) -> dict[str, Any]:
+    """Attention over the tokens of the first demonstration, for all heads, beside the expert's E.
 
     Returns a JSON value: `seed` and `steps` of the demonstration, `supervised` heads, `expert` and `heads` {"1:1": map}
     as `records.encode_map` makes them. Rows are tokens that attend, columns the tokens attended to.
     """
     device = next(model.parameters()).device
-    data = DemoData(store.read_packed([episode]), device)
+    data = DemoData(store.read_packed([0]), device)
     found = attended(model, data, 0, config.attend_self)
     assert found.expert is not None, "the scripted expert annotates every demonstration of a cell"
     return {

@@ -18,7 +18,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.experiments.planning.cells import Cell, expand
 from attentiontuner.experiments.planning.recipes import get_recipe, of_methods
 from attentiontuner.experiments.records import RecordError, finished, read_record, read_records, record_path, state_of
-from attentiontuner.experiments.running.budget import SPARE_SECONDS, Speeds
+from attentiontuner.experiments.running.budget import Speeds
 from attentiontuner.experiments.running.datasets import dataset_path
 from attentiontuner.experiments.running.jobs import Job, Outcome, work_folder, work_run
 from attentiontuner.methods import get_method
@@ -191,8 +191,7 @@ class Campaign:
         return "no time is left" if self._no_time_left() else ""
 
     def _no_time_left(self) -> bool:
-        least = max(MINIMUM_SECONDS, SPARE_SECONDS)
-        return self.deadline is not None and self.deadline - time.monotonic() <= least
+        return self.deadline is not None and self.deadline - time.monotonic() <= MINIMUM_SECONDS
 
     def report(self, outcome: Outcome) -> None:
         """Say what became of a cell, and learn its speed. One that did not fit waits until no other does."""
