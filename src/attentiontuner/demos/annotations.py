@@ -67,6 +67,11 @@ class Annotation:
     seconds: float = 0.0
     revision: int = 0
 
+    @property
+    def as_proposed(self) -> bool:
+        """Whether its pairs are those that were proposed, no more and no fewer."""
+        return {(p, q) for p, q, _ in self.pairs} == {pair for pairs in self.origins.values() for pair in pairs}
+
 
 def annotators(root: Path) -> list[str]:
     """The names of those who annotated the data set in `root`, in alphabetical order."""

@@ -170,5 +170,4 @@ def _why(table: PairTable, threshold: float) -> str:
 
 def _untouched(said: Annotation) -> bool:
     """Whether an annotation is as a run made it: a person who corrects some is an annotator."""
-    steps, origin = {(p, q) for p, q, _ in said.pairs}, {pair for own in said.origins.values() for pair in own}
-    return said.revision == 0 and said.note.startswith(BY_RUN) and steps == origin
+    return said.revision == 0 and said.note.startswith(BY_RUN) and said.as_proposed

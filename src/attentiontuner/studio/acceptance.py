@@ -24,7 +24,7 @@ from attentiontuner.demos.annotations import (
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import LOCK, ShardEntry, read_manifest
 from attentiontuner.experts.expert import EXPERT_ANNOTATOR
-from attentiontuner.studio.desk import Unsaved
+from attentiontuner.studio.desk import saving
 from attentiontuner.studio.ranges import format_ranges, parse_ranges
 from attentiontuner.studio.remarks import read_remarks
 from attentiontuner.studio.review import read_review
@@ -183,9 +183,7 @@ def _write(root: Path, name: str, batch: Mapping[str, str], found: Mapping[int, 
 
 def _untouched(annotation: Annotation) -> bool:
     """Whether an annotation is as it was accepted."""
-    steps = {(p, q) for p, q, _ in annotation.pairs}
-    accepted = {step for origin in annotation.origins.values() for step in origin}
-    return annotation.revision == 1 and annotation.note.startswith(UNSEEN) and steps == accepted
+    return annotation.revision == 1 and annotation.note.startswith(UNSEEN) and annotation.as_proposed
 
 
 def _shards_of(root: Path, episodes: Collection[int]) -> list[ShardEntry]:
@@ -194,17 +192,13 @@ def _shards_of(root: Path, episodes: Collection[int]) -> list[ShardEntry]:
 
 
 def _write_lines(root: Path, name: str, shard: ShardEntry, lines: Mapping[int, Annotation]) -> None:
-    try:
+    with saving():
         write_shard_annotations(root, name, shard.index, lines)
-    except UserError as error:
-        raise Unsaved(str(error)) from error
 
 
 def _write_batches(root: Path, name: str, batches: list[dict[str, str]]) -> None:
-    try:
+    with saving():
         files.write_json(_file(root, name), batches)
-    except UserError as error:
-        raise Unsaved(str(error)) from error
 
 
 def _file(root: Path, name: str) -> Path:

@@ -8,7 +8,8 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from attentiontuner.demos.annotations import (
     read_annotations,
     write_annotation,
 )
+from attentiontuner.demos.store.manifest import FILE as MANIFEST
 from attentiontuner.demos.store.manifest import read_manifest
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.experts.expert import EXPERT_ANNOTATOR
@@ -53,6 +55,17 @@ class Missing(UserError):
     """There is no such demonstration or step."""
 
 
+@contextmanager
+def saving() -> Iterator[None]:
+    """What keeps this block from saving, as what a page can do about it."""
+    try:
+        yield
+    except RevisionConflict as error:
+        raise Outdated(str(error)) from error
+    except UserError as error:
+        raise Unsaved(str(error)) from error
+
+
 class Desk:
     """All annotation of one data set folder goes through here."""
 
@@ -71,6 +84,11 @@ class Desk:
             if self._store is None:
                 self._store = DemoStore(self.root, read_manifest(self.root), annotator=None)
             return self._store
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a data set yet."""
+        return (self.root / MANIFEST).is_file()
 
     def refresh(self) -> None:
         """Look at the folder anew: episodes were added."""
@@ -175,7 +193,7 @@ class Desk:
         seconds = self._waiting_seconds.get(key, 0.0) + (stored.seconds if stored else 0.0)
         revision = stored.revision if stored else 0
         remark = Remark() if state.annotated else Remark(state.note, state.flagged)
-        try:
+        with saving():
             if remark != Remark():
                 write_remark(self.root, annotator, episode, remark)
             if state.annotated or stored is not None:
@@ -183,10 +201,6 @@ class Desk:
                 write_annotation(self.root, annotator, episode, annotation, expected_revision=revision)
             if remark == Remark():
                 write_remark(self.root, annotator, episode, remark)
-        except RevisionConflict as error:
-            raise Outdated(str(error)) from error
-        except UserError as error:
-            raise Unsaved(str(error)) from error
         self._waiting_seconds[key] = 0.0 if state.annotated else seconds
 
 

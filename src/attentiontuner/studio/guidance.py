@@ -76,7 +76,7 @@ class Guidance:
 
     def _of_labels(self) -> Example | None:
         """The last pair of the first demonstration in which the expert recalled something."""
-        if not self._labels or not self._there():
+        if not self._labels or not self._desk.begun:
             return None
         for shard in self._desk.store.manifest.readable_shards():
             pairs = read_shard_annotations(self._desk.root, EXPERT_ANNOTATOR, shard).pairs.settled()
@@ -97,12 +97,9 @@ class Guidance:
 
     def _any_two(self) -> Example | None:
         """The first and the last step of the first demonstration, if there is one."""
-        if not self._there() or not len(self._desk.store):
+        if not self._desk.begun or not len(self._desk.store):
             return None
         return self._shown(0, 0, len(self._desk.demonstration(0)) - 1, False)
-
-    def _there(self) -> bool:
-        return (self._desk.root / "manifest.json").is_file()
 
     def _shown(self, episode: int, p: int, q: int, pair: bool) -> Example:
         store, seen = self._desk.store, self._desk.demonstration(episode).observations

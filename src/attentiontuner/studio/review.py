@@ -17,7 +17,7 @@ from attentiontuner.core import files
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import check_annotator
 from attentiontuner.demos.store.manifest import LOCK
-from attentiontuner.studio.desk import Outdated, Unsaved
+from attentiontuner.studio.desk import Outdated, saving
 from attentiontuner.studio.ranges import format_ranges, parse_ranges
 
 FILE = "review.json"
@@ -119,10 +119,8 @@ def _change(root: Path, change: Callable[[Review], Review]) -> Review:
                 "assigned": {name: format_ranges(review.assigned[name]) for name in sorted(review.assigned)},
                 "states": {str(episode): review.states[episode]._asdict() for episode in sorted(review.states)},
             }
-            try:
+            with saving():
                 files.write_json(review_file(root), value)
-            except UserError as error:
-                raise Unsaved(str(error)) from error
         return review
 
 

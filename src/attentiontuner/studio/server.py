@@ -77,7 +77,7 @@ def _serve_pages(app: FastAPI, player: Player | None) -> None:
 
 def _serve_annotation(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator: str, launch: str) -> None:
     gallery, came = Gallery(desk), read_came_with(desk.root)
-    if (desk.root / "manifest.json").is_file():
+    if desk.begun:
         gallery.draw_ahead(0)
 
     @app.get("/api/dataset")
