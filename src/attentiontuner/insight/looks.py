@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attentiontuner.core.progress import Bar
 from attentiontuner.insight.memoryless import WIDTH, observation_encoder
 from attentiontuner.insight.questions import NO_FRAME, Questions
-from attentiontuner.insight.steps import Integers
+from attentiontuner.insight.steps import Integers, seeded
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
 KEY, AGES = 32, 32
@@ -132,10 +132,8 @@ class Looker:
 
     def __init__(self, asked: Questions, observation: ObservationSpec, actions: ActionSpec, seed: int) -> None:
         self.rng, data = np.random.default_rng([seed, 6]), asked.data
-        self.devices = [data.device] if data.device.type == "cuda" else []
         self.seed = seed
-        with torch.random.fork_rng(self.devices):
-            torch.manual_seed(seed)
+        with seeded(seed, data.device):
             self.look = Look(observation, actions, asked.head.width)
         self.look.encoder.fit(data.observed(), len(data.frames))
         self.look.to(data.device)
@@ -147,8 +145,7 @@ class Looker:
         optimiser = torch.optim.AdamW(self.look.parameters(), RATE, weight_decay=DECAY)
         best, kept, stale, done = 0.0, deepcopy(self.look.state_dict()), 0, 0
         before = held.log_likelihood(held.base).mean()
-        with torch.random.fork_rng(self.devices):
-            torch.manual_seed(self.seed)
+        with seeded(self.seed, asked.data.device):
             while done < PASSES and (stale < PATIENCE or done < LEAST):
                 self.look.train()
                 for rows in _batches(asked, self.rng):

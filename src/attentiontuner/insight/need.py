@@ -24,7 +24,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.demos.pairs import spans
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.memoryless import Memoryless
-from attentiontuner.insight.steps import Integers, StepData, blocks, learned_from
+from attentiontuner.insight.steps import Integers, StepData, blocks, learned_from, seeded
 
 FOLDS, PASSES, PATIENCE, RATE = 2, 24, 3, 1e-3
 """Folds of the episodes, most passes over the steps, passes without gain before it stops, learning rate."""
@@ -154,8 +154,7 @@ def _without_memory(
     of_step = np.repeat(learned, data.packed.lengths)
     others = np.flatnonzero(~of_step)
     rows = np.flatnonzero(of_step) if of_step.any() else others
-    with torch.random.fork_rng([data.device] if data.device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with seeded(seed, data.device):
         policy = Memoryless(store.observation, store.actions)
     policy.encoder.fit(data.observed(), len(data.frames))
     policy.head.fit([data.packed.actions])

@@ -24,6 +24,7 @@ from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.pairs import PairTable, spans
 from attentiontuner.insight.readings import EXACT, FARTHEST, LEAST, SPREADS, Floats, Integers, Readings, log_reading
+from attentiontuner.insight.steps import seeded
 from attentiontuner.losses import counting_loss
 from attentiontuner.models.network import Network
 from attentiontuner.models.recall_head import Recalled
@@ -207,8 +208,7 @@ class PairFinder:
         self.annotated = np.any([each.labels.annotated for each in readings], axis=0)
         self.spreads_p = [EXACT if exact else max(FIRST_SPREAD, each.spread) for each in readings]
         self._likely = [torch.zeros(len(SPREADS), device=data.device) for _ in readings]
-        with torch.random.fork_rng([data.device] if data.device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with seeded(seed, data.device):
             self.model = finder(data.packed.observation, actions, sort)
         frames = data.frames.cpu().numpy()
         self.model.fit([(frames, np.bincount(data.packed.frame_index, minlength=len(frames)))], len(frames))
@@ -220,9 +220,7 @@ class PairFinder:
         told, untold = rows[self.annotated[rows]], rows[~self.annotated[rows]]
         rng = np.random.default_rng([self.seed, 1])
         optimiser = _optimiser(self.model, self.sort)
-        device = self.data.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(self.seed)
+        with seeded(self.seed, self.data.device):
             self.model.train()
             for step in range(steps):
                 for group in optimiser.param_groups:

@@ -17,7 +17,7 @@ from attentiontuner.core.progress import Bar, progress
 from attentiontuner.demos.pairs import spans
 from attentiontuner.insight.memoryless import WIDTH, observation_encoder
 from attentiontuner.insight.need import FOLDS
-from attentiontuner.insight.steps import Integers, StepData
+from attentiontuner.insight.steps import Integers, StepData, seeded
 from attentiontuner.models.actions import ActionHead
 from attentiontuner.spaces import ObservationSpec
 
@@ -101,8 +101,7 @@ class _Learner:
         self.data, self.head, self.answers = data, head, answers
         self.numbers = head.spec.kind == "box"  # as of `Questions.numbers`
         self.rng = np.random.default_rng([seed, 8])
-        with torch.random.fork_rng([data.device] if data.device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with seeded(seed, data.device):
             self.network = WholePast(observation, head)
         self.network.encoder.fit(data.observed(), len(data.frames))
         self.network.to(data.device)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attentiontuner.insight.memoryless import observation_encoder
 from attentiontuner.insight.questions import NO_FRAME, Questions
-from attentiontuner.insight.steps import Integers, StepData
+from attentiontuner.insight.steps import Integers, StepData, seeded
 from attentiontuner.models.embedders import decode, split_parts
 from attentiontuner.spaces import ObservationSpec, Part
 
@@ -61,14 +61,12 @@ class Views:
     def __init__(self, data: StepData, observation: ObservationSpec, seed: int) -> None:
         self.data = data
         rng = np.random.default_rng([seed, 5])
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(seed)
+        with seeded(seed, data.device), torch.no_grad():
             encoder = observation_encoder(observation)
             encoder.fit(data.observed(), len(data.frames))
             self.cells, self.kinds = _cells(encoder.to(data.device).eval(), data.frames)
         seen = torch.from_numpy(np.bincount(data.packed.frame_index, minlength=len(data.frames))).to(data.device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed, data.device):
             self.numbers = _principal(_raw(data.frames, observation), seen / seen.sum())
         self.look = _alike(self.numbers.cpu().numpy(), rng)[data.packed.frame_index]  # [S]
 

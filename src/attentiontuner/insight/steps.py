@@ -4,6 +4,7 @@ Legend: S steps, U distinct observations.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,14 @@ class Steps:
     actions: Tensor
     before: Tensor
     begins: Tensor
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """What PyTorch draws in this block is told by the seed; its generators are then as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 class StepData:
