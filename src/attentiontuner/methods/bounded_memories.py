@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.methods.method import DataFacts, Method
-from attentiontuner.methods.recall_heads import FEW, IMAGES, MANY, SYMBOLS
+from attentiontuner.methods.recall_heads import usual_recipe
 from attentiontuner.models.heads import Head
 from attentiontuner.models.sizes import RECALL_HEAD, GruConfig, LruConfig, SlotsConfig
 from attentiontuner.tasks.task import Task
@@ -26,25 +26,7 @@ class BoundedMemory(Method):
     precision = "float32"  # what is kept for a thousand steps loses less than a thousandth at each
 
     def recipe(self, task: Task, data: DataFacts | None) -> dict[str, Any]:
-        demonstrations = task.demonstrations if data is None else data.demonstrations
-        few, images = demonstrations <= FEW, "image" in task.observation.kinds
-        model: dict[str, Any] = {"action_head": "l1", "chunk": 8} if task.actions.kind == "box" else {}
-        if few:
-            model |= {"d_model": 64, "feedforward": 256} | ({"dropout": 0.3} if images else {})
-            epochs = (IMAGES if images else SYMBOLS).epochs(demonstrations)
-        else:
-            epochs = MANY.epochs(demonstrations)
-        return {
-            "model": model,
-            "epochs": epochs,
-            "batch_size": 8 if few else 32,
-            "learning_rate": 1e-3,
-            "schedule": "cosine",
-            "warmup_steps": 100,
-            "clip": 1.0,
-            "weight_decay": 0.1,
-            "attend_self": False,
-        } | ({"labels": "readings"} if self.pairs else {})
+        return usual_recipe(task, data) | ({"labels": "readings"} if self.pairs else {})
 
     def check(self, config: "TrainConfig") -> None:
         if set(self.supervised(config)) - {RECALL_HEAD}:

@@ -47,6 +47,27 @@ SYMBOLS, IMAGES = Often(60, 12_000, 24_000), Often(160, 32_000, 100_000)
 MANY = Often(10, 120_000, 1_000_000)
 
 
+def usual_recipe(task: Task, data: DataFacts | None) -> dict[str, Any]:
+    """What all our own networks are trained with, by the number of demonstrations and by what is seen."""
+    demonstrations = task.demonstrations if data is None else data.demonstrations
+    few, images = demonstrations <= FEW, "image" in task.observation.kinds
+    model: dict[str, Any] = {"action_head": "l1", "chunk": 8} if task.actions.kind == "box" else {}
+    if few:
+        model |= {"d_model": 64, "feedforward": 256} | ({"dropout": 0.3} if images else {})
+    often = MANY if not few else IMAGES if images else SYMBOLS
+    return {
+        "model": model,
+        "epochs": often.epochs(demonstrations),
+        "batch_size": 8 if few else 32,
+        "learning_rate": 1e-3,
+        "schedule": "cosine",
+        "warmup_steps": 100,
+        "clip": 1.0,
+        "weight_decay": 0.1,
+        "attend_self": False,
+    }
+
+
 class RecallWithoutPairs(Method):
     """The recall network by behavioural cloning alone."""
 
@@ -64,29 +85,16 @@ class RecallWithoutPairs(Method):
         leave, and coming actions are learned too: the next one alone is too easily guessed from how the body moves;
         what is read of recalled vectors there is where things are, which amounts that are a little off do not change.
         """
-        demonstrations = task.demonstrations if data is None else data.demonstrations
+        usual = usual_recipe(task, data)
+        few = (task.demonstrations if data is None else data.demonstrations) <= FEW
         kinds, numbers = task.observation.kinds, task.actions.kind == "box"
-        few, images = demonstrations <= FEW, "image" in kinds
+        images = "image" in kinds
         inexact = images or ("vector" in kinds and not numbers)
-        model: dict[str, Any] = {"teacher": 0.5 if inexact else 1.0}
-        if numbers:
-            model |= {"action_head": "l1", "chunk": 8, "alone": 0.5}
-        if few:
-            model |= {"d_model": 64, "feedforward": 256} | ({"dropout": 0.3, "alone": 0.5} if images else {})
-            epochs = (IMAGES if images else SYMBOLS).epochs(demonstrations)
-        else:
-            epochs = task.epochs.get(self.name, MANY.epochs(demonstrations))
-        return {
-            "model": model,
-            "epochs": epochs,
-            "batch_size": 8 if few else 32,
-            "learning_rate": 1e-3,
-            "schedule": "cosine",
-            "warmup_steps": 100,
-            "clip": 1.0,
-            "weight_decay": 0.1 if images or numbers else 1.0,
-            "attend_self": False,
-        }
+        model: dict[str, Any] = {**usual["model"], "teacher": 0.5 if inexact else 1.0}
+        if numbers or (few and images):
+            model["alone"] = 0.5
+        epochs = usual["epochs"] if few else task.epochs.get(self.name, usual["epochs"])
+        return {**usual, "model": model, "epochs": epochs, "weight_decay": 0.1 if images or numbers else 1.0}
 
     def resolved(self, config: "TrainConfig") -> NetworkConfig:
         """Without pairs nothing makes the amounts whole, so they are read as they are, and nothing tells what to
