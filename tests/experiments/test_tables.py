@@ -62,7 +62,7 @@ def test_other_tables_take_only_the_seeds_they_planned(records):
 
 
 def test_records_of_another_scale_do_not_count(records):
-    assert not make_table(RECIPES["table1"], records, "small").has_results
+    assert not make_table(RECIPES["table1"], records, "small").played
 
 
 def test_welch(records):

@@ -13,7 +13,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import demonstration_seed
 from attentiontuner.data.tokens import expert_matrix, head_of
 from attentiontuner.experiments.records import Record, decode_map
-from attentiontuner.experiments.reporting.figures import ORANGE
+from attentiontuner.experiments.reporting.styles import ORANGE
 from attentiontuner.tasks.task import get_task
 
 PANEL, GAP, MARGIN = 2.1, 0.25, 0.35

@@ -28,13 +28,11 @@ from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
 from attentiontuner.experiments.reporting.figures import (
     few_lines,
-    learning_curves,
     longer_lines,
     scaling_lines,
     success_bars,
     success_by_task,
     success_rows,
-    to_png,
 )
 from attentiontuner.experiments.reporting.gains import gains, no_gain_grid
 from attentiontuner.experiments.reporting.head_maps import (
@@ -43,6 +41,8 @@ from attentiontuner.experiments.reporting.head_maps import (
     matrices_by_task,
     split_matrices,
 )
+from attentiontuner.experiments.reporting.learning_curves import learning_curves
+from attentiontuner.experiments.reporting.styles import to_png
 from attentiontuner.experiments.reporting.tables import (
     MANY_COLUMNS,
     Grid,
@@ -217,7 +217,7 @@ def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     for recipe in RECIPES.values():
         table = make_table(recipe, records, scale)
         own = any(record.cell.home == recipe.name for record in records)
-        if not own or not table.has_results:
+        if not own or not table.played:
             continue
         section = Section(
             recipe.title, grids=[few_grid(table) if recipe.name in BY_DEMONSTRATIONS else result_grid(table)]

@@ -71,8 +71,9 @@ class Table:
     rows: Mapping[str, Mapping[str, Entry]]
 
     @property
-    def has_results(self) -> bool:
-        return any(entry.values for row in self.rows.values() for entry in row.values())
+    def played(self) -> list[str]:
+        """The tasks that have a record."""
+        return [task for task, row in self.rows.items() if any(entry.values for entry in row.values())]
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,10 @@ def make_table(recipe: Recipe, records: Sequence[Record], scale: str) -> Table:
         task: {column.title: entry_of(recipe, task, column, records, scale) for column in recipe.columns}
         for task in recipe.tasks
     }
+    whole = Table(recipe, scale, rows)
     if scale == "paper" and recipe.name not in BENCHMARKS:
-        return Table(recipe, scale, rows)
-    rows = {task: row for task, row in rows.items() if any(entry.values for entry in row.values())}
+        return whole
+    rows = {task: rows[task] for task in whole.played}
     columns = [column for column in recipe.columns if any(row[column.title].values for row in rows.values())]
     return Table(replace(recipe, columns=columns), scale, rows)
 
