@@ -22,7 +22,7 @@ from attentiontuner.experiments.planning import published
 from attentiontuner.experiments.planning.cells import all_cells
 from attentiontuner.experiments.planning.few_demonstrations import RANDOM_PAIRS
 from attentiontuner.experiments.planning.published import HumanTime
-from attentiontuner.experiments.planning.recipe import RECALL, TUNER
+from attentiontuner.experiments.planning.recipe import RECALL, TUNER, Recipe
 from attentiontuner.experiments.planning.recipes import BENCHMARKS, BY_DEMONSTRATIONS, RECIPES, method_titles
 from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.records import Record, difference_from, read_records, record_path
@@ -46,6 +46,7 @@ from attentiontuner.experiments.reporting.styles import to_png
 from attentiontuner.experiments.reporting.tables import (
     MANY_COLUMNS,
     Grid,
+    Table,
     by_line,
     few_grid,
     make_table,
@@ -210,60 +211,68 @@ def _films(films: Sequence[Path]) -> Section:
     return section
 
 
+DOTS = "Bars: mean success over seeds; dots: the seeds; 90 % intervals of three seeds or more; –: no record yet"
+"""What is said below bars."""
+
+
 def _recipe_sections(records: Sequence[Record], scale: str) -> list[Section]:
     sections = []
-    diamonds = "; diamonds: the paper" if scale == "paper" else ""
-    dots = "Bars: mean success over seeds; dots: the seeds; 90 % intervals of three seeds or more; –: no record yet"
     for recipe in RECIPES.values():
-        table = make_table(recipe, records, scale)
-        own = any(record.cell.home == recipe.name for record in records)
-        if not own or not table.played:
-            continue
-        section = Section(
-            recipe.title, grids=[few_grid(table) if recipe.name in BY_DEMONSTRATIONS else result_grid(table)]
-        )
-        if recipe.name == "table1":
-            if scale == "paper":
-                section.grids.append(welch_grid(table))
-                section.texts.append(
-                    f"Below: Welch's two-sided test of the two methods, ours from three seeds of both "
-                    f"(paper: {published.WELCH_PLACE})."
-                )
-            section.add("success", success_by_task(table), f"{dots}{diamonds}.")
-            _curves(section, [record for record in records if record.cell.home == recipe.name], "curves")
-        elif recipe.name == "recall":
-            section.add("recall", success_by_task(table), f"{dots}.")
-            section.grids.append(speed_grid(records, (TUNER.method, RECALL.method)))
-            section.texts.append(
-                "Second table: the epoch by which 99 % of the test actions are right, of how many, and minutes of "
-                "training until then; medians over seeds. Several runs shared a GPU, so minutes are only a guide."
-            )
-            _curves(section, [record for record in records if record.cell.home == recipe.name], "recall-curves")
-        elif recipe.name == "scaling":
-            section.add("scaling", scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
-        elif recipe.name in BY_DEMONSTRATIONS:
-            if recipe.name in BENCHMARKS:
-                section.grids.append(return_grid(table, records))
-                section.texts.append("First table: success; second: mean return. Tasks without a record are left out.")
-            if any(len(columns) > 1 for columns in by_line(table).values()):
-                caption = "Success against demonstrations: lines through the means over seeds; small dots: the seeds."
-                section.add(recipe.name, few_lines(table), caption)
-            elif recipe.name not in BENCHMARKS:
-                section.add(recipe.name, success_by_task(table), f"{dots}.")
-                given = [column.condition.name for column in recipe.columns if column.line != RANDOM_PAIRS]
-                _curves(
-                    section, [record for record in records if record.cell.condition in given], f"{recipe.name}-curves"
-                )
-        elif recipe.name == "longer":
-            caption = "Success in longer worlds: mean over seeds, 90 % intervals of three seeds or more."
-            section.add("longer", longer_lines(table), caption)
-        else:
-            many = len(table.recipe.columns) > MANY_COLUMNS
-            has_published = any(entry.published for row in table.rows.values() for entry in row.values())
-            caption = f"{recipe.title}. {dots}{diamonds if has_published and not many else ''}."
-            section.add(recipe.name, success_rows(table) if many else success_bars(table), caption)
-        sections.append(section)
+        table, own = make_table(recipe, records, scale), [one for one in records if one.cell.home == recipe.name]
+        if own and table.played:
+            sections.append(_recipe_section(recipe, table, own, records))
     return sections
+
+
+def _recipe_section(recipe: Recipe, table: Table, own: Sequence[Record], records: Sequence[Record]) -> Section:
+    """The section of a recipe, whose `own` records are some of all."""
+    name, diamonds = recipe.name, "; diamonds: the paper" if table.scale == "paper" else ""
+    if name in BY_DEMONSTRATIONS:
+        return _section_by_demonstrations(recipe, table, records)
+    section = Section(recipe.title, grids=[result_grid(table)])
+    if name == "table1":
+        if table.scale == "paper":
+            section.grids.append(welch_grid(table))
+            section.texts.append(
+                f"Below: Welch's two-sided test of the two methods, ours from three seeds of both "
+                f"(paper: {published.WELCH_PLACE})."
+            )
+        section.add("success", success_by_task(table), f"{DOTS}{diamonds}.")
+        _curves(section, own, "curves")
+    elif name == "recall":
+        section.add(name, success_by_task(table), f"{DOTS}.")
+        section.grids.append(speed_grid(records, (TUNER.method, RECALL.method)))
+        section.texts.append(
+            "Second table: the epoch by which 99 % of the test actions are right, of how many, and minutes of "
+            "training until then; medians over seeds. Several runs shared a GPU, so minutes are only a guide."
+        )
+        _curves(section, own, "recall-curves")
+    elif name == "scaling":
+        section.add(name, scaling_lines(table), "Vanilla success with 1×, 2×, 4× demonstrations.")
+    elif name == "longer":
+        caption = "Success in longer worlds: mean over seeds, 90 % intervals of three seeds or more."
+        section.add(name, longer_lines(table), caption)
+    else:
+        many = len(table.recipe.columns) > MANY_COLUMNS
+        has_published = any(entry.published for row in table.rows.values() for entry in row.values())
+        caption = f"{recipe.title}. {DOTS}{diamonds if has_published and not many else ''}."
+        section.add(name, success_rows(table) if many else success_bars(table), caption)
+    return section
+
+
+def _section_by_demonstrations(recipe: Recipe, table: Table, records: Sequence[Record]) -> Section:
+    section, many = Section(recipe.title, grids=[few_grid(table)]), recipe.name in BENCHMARKS
+    if many:
+        section.grids.append(return_grid(table, records))
+        section.texts.append("First table: success; second: mean return. Tasks without a record are left out.")
+    if any(len(columns) > 1 for columns in by_line(table).values()):
+        caption = "Success against demonstrations: lines through the means over seeds; small dots: the seeds."
+        section.add(recipe.name, few_lines(table), caption)
+    elif not many:
+        section.add(recipe.name, success_by_task(table), f"{DOTS}.")
+        given = [column.condition.name for column in recipe.columns if column.line != RANDOM_PAIRS]
+        _curves(section, [record for record in records if record.cell.condition in given], f"{recipe.name}-curves")
+    return section
 
 
 def _curves(section: Section, records: Sequence[Record], name: str) -> None:
