@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
 from attentiontuner.cli.values import check_folder, parse_settings
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, at_least
 
 if TYPE_CHECKING:
     from attentiontuner.tasks.task import Task
@@ -48,8 +48,7 @@ def benchmark(
     if policy is None:
         _print_leaderboard(board, records)
         return
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: give at least 1")
+    at_least("--episodes", episodes)
     check_folder("--board", board)
     from attentiontuner.experiments.records import evaluation_part
     from attentiontuner.experiments.scores import EVALUATION_SEED, Score, free_place, write_score

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
 from attentiontuner.cli.values import check_device, check_folder, parse_settings
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, at_least
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.models.bound import Keeping
 from attentiontuner.runs.run import Run
@@ -67,17 +67,13 @@ def evaluate(
         as_json: print the summary as JSON.
     """
     # What can be refused without torch, which takes seconds to import, is refused before.
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: give at least 1")
+    at_least("--episodes", episodes)
     evaluation_seed(seed, episodes - 1)
     check_folder("--out", out)
     check_device(device)
-    if batch < 1:
-        raise UserError(f"--batch {batch}: give at least 1")
-    if workers is not None and workers < 0:
-        raise UserError(f"--workers {workers}: give 0 or more")
-    if execute < 1:
-        raise UserError(f"--execute {execute}: give at least 1")
+    at_least("--batch", batch)
+    at_least("--workers", workers, 0)
+    at_least("--execute", execute)
     if execute > 1 and policy != "model":
         raise UserError(f"--execute is for the chunks of a trained model; it does not go with --policy {policy}")
     memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
@@ -86,8 +82,7 @@ def evaluate(
             raise UserError(f"{option} {given}: give {least} or more")
     if policy != "model" and any(given is not None for given in memory.values()):
         raise UserError(f"--recent and --keep are for a trained model; they do not go with --policy {policy}")
-    if video < 0:
-        raise UserError(f"--video {video}: give 0 or more")
+    at_least("--video", video, 0)
     if video and policy != "model":
         raise UserError(f"--video shows what a trained model recalls; it does not go with --policy {policy}")
     opened = None if run is None else Run.open(run)

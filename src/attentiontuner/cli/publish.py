@@ -6,7 +6,7 @@ from tyro.conf import Positional
 
 from attentiontuner.cli.evaluate import task_of
 from attentiontuner.cli.values import check_device, check_folder
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import at_least
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.runs.run import Run
 
@@ -33,8 +33,7 @@ def publish(
         best: the weights with the best success rate during training, not the latest.
         device: where the model computes, such as cpu or cuda; the GPU if there is one.
     """
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: give at least 1")
+    at_least("--episodes", episodes)
     evaluation_seed(seed, episodes - 1)
     check_folder("--out", out)
     check_device(device)

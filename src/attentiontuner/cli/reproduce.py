@@ -7,7 +7,7 @@ from typing import cast
 import tyro
 
 from attentiontuner.cli.values import check_folder, parse_duration, parse_seeds
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, at_least
 
 
 def reproduce(
@@ -51,8 +51,7 @@ def reproduce(
         raise UserError(f"--executor {executor}: it is local or ray")
     if executor == "ray" and find_spec("ray") is None and not dry_run:
         raise UserError("--executor ray needs a package: pip install 'attentiontuner[ray]'")
-    if jobs < 1:
-        raise UserError(f"--jobs {jobs}: give at least 1")
+    at_least("--jobs", jobs)
     chosen_seeds, seconds = parse_seeds(seeds), parse_duration(budget) if budget else None
     check_folder("--records", records)
     check_folder("--data", data)

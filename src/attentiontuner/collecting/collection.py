@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from attentiontuner.collecting.episode import Episode, record_episode
-from attentiontuner.core.errors import UserError, where_and_what
+from attentiontuner.core.errors import UserError, at_least, where_and_what
 from attentiontuner.core.files import locked
 from attentiontuner.core.processes import Crew, WorkerDied, usable_cores
 from attentiontuner.core.progress import progress
@@ -79,16 +79,13 @@ def collect(
 
     A folder that holds some of them already is completed; one whose shards are full is extended.
     """
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: give at least 1")
+    at_least("--episodes", episodes)
     if episodes > MOST_EPISODES:
         raise UserError(
             f"--episodes {episodes}: one seed has {MOST_EPISODES:,} at most; collect more with another --seed"
         )
-    if workers is not None and workers < 1:
-        raise UserError(f"--workers {workers}: give at least 1")
-    if shard_episodes is not None and shard_episodes < 1:
-        raise UserError(f"--shard-episodes {shard_episodes}: give at least 1")
+    at_least("--workers", workers)
+    at_least("--shard-episodes", shard_episodes)
     demonstration_seed(seed, 0)  # an impossible seed is refused before anything is written
     _check_environment(task, demonstration_seed(seed, 0))  # so is a task that does not fit its environment
     writer = DemoWriter(

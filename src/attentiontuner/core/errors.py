@@ -13,6 +13,12 @@ class UserError(ValueError):
     """
 
 
+def at_least(option: str, number: float | None, least: int = 1) -> None:
+    """Refuse an option's number that is too small; None, which is none, is not."""
+    if number is not None and number < least:
+        raise UserError(f"{option} {number}: give {f'at least {least}' if least else '0 or more'}")
+
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

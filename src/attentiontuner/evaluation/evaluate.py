@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from attentiontuner import __version__
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, at_least
 from attentiontuner.core.files import (
     WRONG_CONTENT,
     locked,
@@ -64,8 +64,7 @@ def evaluate(
         of: what the policy is (its name, the checksum of its weights); together with task, settings and seed it decides
             whether the episodes found in `out` are of this evaluation.
     """
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: give at least 1")
+    at_least("--episodes", episodes)
     what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
     started = time.monotonic()

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attentiontuner.core.errors import UserError, where_and_what
+from attentiontuner.core.errors import at_least, where_and_what
 from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult
@@ -37,8 +37,7 @@ def make_films(
 ) -> list[Path]:
     """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` and what
     is kept are as in `load_policy`."""
-    if count < 1:
-        raise UserError(f"--video {count}: give at least 1")
+    at_least("--video", count)
     config = trained.config
     way = config.way
     heads = way.watchable(config)[: len(HEAD_COLOURS)]

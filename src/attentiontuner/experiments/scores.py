@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attentiontuner.core.errors import UserError
+from attentiontuner.core.errors import UserError, at_least
 from attentiontuner.core.files import (
     WRONG_CONTENT,
     locked,
@@ -59,8 +59,7 @@ class Score:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w.+ -]+", self.name):
             raise UserError(f"--name {self.name!r}: give letters, digits, spaces and . _ + -")
-        if self.demonstrations is not None and self.demonstrations < 0:
-            raise UserError(f"--demonstrations {self.demonstrations}: give 0 or more")
+        at_least("--demonstrations", self.demonstrations, 0)
         outcome = self.evaluation["success"]
         if len(outcome) != self.evaluation["episodes"] or outcome.count("1") != self.evaluation["successes"]:
             raise UserError("the list of episodes does not fit their number and the number of successes")
