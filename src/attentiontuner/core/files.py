@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -197,6 +197,12 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` with readable JSON (two-space indent, final newline) atomically."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_parts(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace `path` with a JSON object, one line per part so that a difference can be read, atomically."""
+    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 @contextmanager

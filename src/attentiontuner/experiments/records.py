@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import WRONG_CONTENT, read_bytes, reading, shortened, write_text
+from attentiontuner.core.files import WRONG_CONTENT, read_bytes, reading, shortened, write_parts
 from attentiontuner.core.seals import sealed, unsealed
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.evaluate import summarise
@@ -182,12 +182,11 @@ def record_path(records: Path, cell: Cell) -> Path:
 
 
 def write_record(records: Path, record: Record) -> Path:
-    """Write a new record: one line per part, so that a difference can be read."""
+    """Write a new record."""
     value = sealed(record.to_json())
     Record.from_json(json.loads(json.dumps(value)))
-    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
     path = record_path(records, record.cell)
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    write_parts(path, value)
     return path
 
 

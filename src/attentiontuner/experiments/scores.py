@@ -3,7 +3,6 @@
 BOARD/<task>--<name>.json
 """
 
-import json
 import math
 import re
 import sys
@@ -20,7 +19,7 @@ from attentiontuner.core.files import (
     read_json,
     remove_leftovers,
     shortened,
-    write_text,
+    write_parts,
 )
 from attentiontuner.core.seals import sealed, unsealed
 from attentiontuner.core.seeds import evaluation_seed
@@ -103,14 +102,13 @@ class Score:
 
 
 def write_score(board: Path, score: Score) -> Path:
-    """Write a new score: one line per part, so that a difference can be read."""
+    """Write a new score."""
     value = sealed(score.to_json())
-    lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
     make_folder(board)
     with locked(board / ".lock"):
         path = free_place(board, score.file)
         remove_leftovers(path)
-        write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+        write_parts(path, value)
     return path
 
 

@@ -1,6 +1,5 @@
 """The page of a memory report: one HTML file that stands alone, light or dark, for people who need not program."""
 
-import base64
 import html
 import io
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from attentiontuner.insight import report_figures as figures
 from attentiontuner.insight.evidence import Evidence
 from attentiontuner.insight.findings import PHASES, Findings, thing_words
 from attentiontuner.insight.recommendations import Recommended, Suggestion
-from attentiontuner.viz.page import page
+from attentiontuner.viz.page import data_url, page, table
 from attentiontuner.viz.pictures import at_steps, draw_observations
 
 EXAMPLES, PAIRS_SHOWN = 3, 4
@@ -69,20 +68,11 @@ def _text(text: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], name: str = "") -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "\n".join(line(row, "td") for row in rows)
-    kind = f' class="{name}"' if name else ""
-    return f'<div class="wide"><table{kind}><thead>{line(head, "th")}</thead>\n<tbody>{body}</tbody></table></div>'
-
-
-def _data(content: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return f'<div class="wide">{table(head, rows, name)}</div>'
 
 
 def _figure(figure: Figure, caption: str) -> str:
-    dark, light = _data(figures.to_png(figure, dark=True)), _data(figures.to_png(figure, dark=False))
+    dark, light = (data_url("image/png", figures.to_png(figure, dark=each)) for each in (True, False))
     text = html.escape(caption)
     source = f'<source media="screen and (prefers-color-scheme: dark)" srcset="{dark}">'
     shown = f'<picture>{source}<img alt="{text}" src="{light}"></picture>'
@@ -195,7 +185,7 @@ def _example(store: DemoStore, evidence: Evidence, chosen: Recommended) -> str:
 def _png(picture: np.ndarray) -> str:
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "png", optimize=True)
-    return _data(buffer.getvalue())
+    return data_url("image/png", buffer.getvalue())
 
 
 def _strip(need: np.ndarray, pairs: Sequence[Suggestion]) -> str:

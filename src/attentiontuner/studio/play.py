@@ -1,6 +1,5 @@
 """The episode a person is playing, one step at a time, and the data set it is saved to."""
 
-import base64
 import itertools
 import threading
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from attentiontuner.studio.journal import Journal
 from attentiontuner.studio.sprites import PLAY_PIXELS, large_frame
 from attentiontuner.studio.times import check_seconds, record_playing
 from attentiontuner.tasks.task import Task
+from attentiontuner.viz.page import data_url
 
 SEEDS_AHEAD = 8
 """How many coming seeds the page lists."""
@@ -241,7 +241,7 @@ class Player:
             "savedSeeds": self.saved[-SEEDS_AHEAD:],
             "saved": len(self.saved),
             "comingSeeds": self._coming(),
-            "frame": "data:image/png;base64," + base64.b64encode(frame).decode(),
+            "frame": data_url("image/png", frame),
         }
 
 

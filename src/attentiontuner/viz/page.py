@@ -1,6 +1,8 @@
 """The frame of an HTML page that stands alone: its style is inside, and nothing is loaded from elsewhere."""
 
+import base64
 import html
+from collections.abc import Sequence
 
 _POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
 
@@ -29,6 +31,22 @@ _DARK = """
   :root { --ink: #e8e8ec; --soft: #a6a6b0; --line: #3c3c44; --paper: #1c1c20; --ground: #131316; }
 }
 """
+
+
+def data_url(kind: str, content: bytes) -> str:
+    """A picture or film of that type, such as `image/png`, as an address that has it inside."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], name: str = "") -> str:
+    """A table of texts; `name` is its class."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "\n".join(line(row, "td") for row in rows)
+    kind = f' class="{name}"' if name else ""
+    return f"<table{kind}>\n<thead>{line(head, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table>"
 
 
 def page(title: str, body: str, style: str = "", dark: bool = False) -> str:

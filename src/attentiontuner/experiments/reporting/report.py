@@ -5,7 +5,6 @@ OUT/figures/*.png
 OUT/index.html         everything in one file; loads nothing from elsewhere
 """
 
-import base64
 import html
 import os
 import sys
@@ -60,7 +59,7 @@ from attentiontuner.experiments.reporting.tables import (
 )
 from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
-from attentiontuner.viz.page import page
+from attentiontuner.viz.page import data_url, page
 
 PAGE_TABLES = {"results": page_table, "few": page_few, "memories": page_memories}
 """Tables that stand in a page, such as the README, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
@@ -381,7 +380,7 @@ def _figure_html(name: str, content: bytes, caption: str) -> str:
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in KINDS:
         raise UserError(f"{name} cannot be shown on a page: films are {', '.join(KINDS)}")
-    data = f"data:{KINDS[suffix]};base64,{base64.b64encode(content).decode()}"
+    data = data_url(KINDS[suffix], content)
     text = html.escape(caption)
     shown = (
         f'<video controls loop muted src="{data}"></video>' if suffix == ".mp4" else f'<img alt="{text}" src="{data}">'

@@ -1,6 +1,5 @@
 """Tables from records: our numbers, how many seeds are behind them, and the paper's beside. Pure functions."""
 
-import html
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from attentiontuner.experiments.planning.recipes import BENCHMARKS, RECIPES, met
 from attentiontuner.experiments.planning.scales import get_scale
 from attentiontuner.experiments.records import Record
 from attentiontuner.tasks.task import get_task
+from attentiontuner.viz import page
 
 NOTHING = "–"
 
@@ -88,11 +88,7 @@ class Grid:
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def to_html(self) -> str:
-        def row(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        body = "\n".join(row(line, "td") for line in self.body)
-        return f"<table>\n<thead>{row(self.head, 'th')}</thead>\n<tbody>\n{body}\n</tbody></table>"
+        return page.table(self.head, self.body)
 
 
 def entry_of(recipe: Recipe, task: str, column: Column, records: Sequence[Record], scale: str) -> Entry:
