@@ -386,23 +386,17 @@ def read_loss(steps: Tensor, scores: Tensor, batch: Batch) -> Tensor:
     """How far slots are from the pairs: Σ_p m_qp · -log share_qp, mean over the things recalled. Of each step and slot
     `[B, T, K]` are given which step it holds and the log of the share that was read of it. What no slot holds does not
     count: to hold it is the write gate's business."""
-    amount, asked, past = _told(batch)
-    slots = scores.shape[-1]
-    held = (steps.flatten(0, 1).index_select(0, asked) == past[:, None]) & (
-        scores.flatten(0, 1).index_select(0, asked) > -BEYOND / 2
-    )
-    share = scores.flatten(0, 1).index_select(0, asked).view(-1, slots)
-    return -(amount[:, None] * torch.where(held, share, 0)).sum() / batch.totals.things
+    told = _told(batch)
+    step, share = (each.flatten(0, 1).index_select(0, told.asked) for each in (steps, scores))
+    held = (step == told.past[:, None]) & (share > -BEYOND / 2)
+    return -(told.amount[:, None] * torch.where(held, share, 0)).sum() / batch.totals.things
 
 
 def write_loss(write: Tensor, batch: Batch) -> Tensor:
     """Logits of a write gate `[B, T]` against whether a step is recalled later, in the annotated episodes: mean over
     the things recalled of what is to be written, plus mean over the steps of what is not."""
-    amount, _, past = _told(batch)
-    row = batch.pairs.row.clamp(max=batch.rows - 1)
-    wanted = (
-        torch.zeros(write.numel(), device=write.device).index_add(0, row * batch.longest + past, amount).view_as(write)
-    )
+    told = _told(batch)
+    wanted = torch.zeros(write.numel(), device=write.device).index_add(0, told.recalled, told.amount).view_as(write)
     own = batch.counted() & (wanted == 0)
     missed = (wanted * F.softplus(-write.float())).sum() / batch.totals.things
     return missed + (own * F.softplus(write.float())).sum() / batch.totals.steps
@@ -411,15 +405,23 @@ def write_loss(write: Tensor, batch: Batch) -> Tensor:
 def fading_loss(faded: Tensor, batch: Batch) -> Tensor:
     """Nats by which a thing has faded when it is recalled, mean over the things; `faded` `[B, T]` counts them from the
     beginning of the episode. More than a few are not told apart much: log(1 + nats)."""
-    amount, asked, past = _told(batch)
-    row = batch.pairs.row.clamp(max=batch.rows - 1)
-    nats = faded.flatten().index_select(0, asked) - faded.flatten().index_select(0, row * batch.longest + past)
-    return (amount * nats.clamp(min=0).log1p()).sum() / batch.totals.things
+    told = _told(batch)
+    now, then = (faded.flatten().index_select(0, place) for place in (told.asked, told.recalled))
+    return (told.amount * (now - then).clamp(min=0).log1p()).sum() / batch.totals.things
 
 
-def _told(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """The amounts of the pairs, 0 for those that only fill the shape, the places of what recalls in `[B · T]`, and the
-    steps recalled, `[K]` each."""
+class Told(NamedTuple):
+    """The pairs of a batch, `[K]` each: amounts, 0 for those that only fill the shape, the places in `[B · T]` of the
+    steps that recall and of those recalled, and the numbers of the latter in their episodes."""
+
+    amount: Tensor
+    asked: Tensor
+    recalled: Tensor
+    past: Tensor
+
+
+def _told(batch: Batch) -> Told:
     row, p, q, amount = batch.pairs
     there = row < batch.rows
-    return amount * there, (row.clamp(max=batch.rows - 1) * batch.longest + q) * there, p * there
+    first, past = row.clamp(max=batch.rows - 1) * batch.longest, p * there
+    return Told(amount * there, (first + q) * there, first + past, past)
