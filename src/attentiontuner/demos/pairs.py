@@ -281,9 +281,7 @@ def _grouped(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     names = ("episode", "q", "p", "q_last", "p_last")
     order = np.lexsort([columns[name] for name in reversed(names)])
     keys = [columns[name][order] for name in names]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    starts = np.flatnonzero(first)
+    starts = _changes(keys)
     if not len(starts):
         return columns
     multiplicity = np.add.reduceat(columns["multiplicity"][order].astype(np.int64), starts)
@@ -315,10 +313,15 @@ def _same_steps(columns: dict[str, NDArray[Any]], *within: NDArray[Any]) -> tupl
     places, where in that order other steps begin, and how many pairs have those."""
     keys = [columns[name] for name in ("p", "q", "episode")]
     order = np.lexsort([*within, *keys])
-    first = np.ones(len(order), np.bool_)
-    first[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    starts = np.flatnonzero(first)
+    starts = _changes([key[order] for key in keys])
     return order, starts, np.diff(starts, append=len(order))
+
+
+def _changes(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """The places at which one of several columns of one length is another than before, the first one too."""
+    changed = np.ones(len(keys[0]), np.bool_)
+    changed[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return np.flatnonzero(changed)
 
 
 def spans(starts: Integers, lengths: Integers) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Observations and actions to vectors. Legend: U distinct observations, D = d_model, K kinds in an observation.
+"""Observations and positions to vectors. Legend: U distinct observations, D = d_model, K kinds in an observation.
 
 A batch has its observations as bytes `[U, nbytes]` (`spaces.ObservationSpec.encode`); here they are taken apart. Each
 part has an encoder of its own, and of several parts one layer makes one vector. The paper's two CNNs differ between the
@@ -400,7 +400,7 @@ def sum_of_rows(table: Tensor, rows: Tensor, weights: Tensor | None = None) -> T
     return (chosen if weights is None else chosen * weights[..., None]).sum(1)
 
 
-# --- actions and positions -------------------------------------------------------------------------------------------
+# --- positions -------------------------------------------------------------------------------------------------------
 
 
 class PositionalEmbedding(nn.Module):

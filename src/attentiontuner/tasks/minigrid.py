@@ -1,5 +1,6 @@
 """Minigrid's memory corridor, in the sizes that Minigrid registers."""
 
+from attentiontuner.tasks.environment import SYMBOLIC_VIEW
 from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.paper import MINIGRID_ACTIONS, MINIGRID_VIEW
 from attentiontuner.tasks.task import Task, register_task
@@ -18,7 +19,7 @@ for _size, _random in ((7, False), (9, False), (11, False), (13, False), (13, Tr
             title=f"MiniGrid MemoryS{_size}{'Random' if _random else ''}",
             env_id=f"MiniGrid-MemoryS{_size}{'Random' if _random else ''}-v0",
             register="minigrid",
-            wrap="attentiontuner.envs:symbolic_view",
+            wrap=SYMBOLIC_VIEW,
             observation=MINIGRID_VIEW,
             actions=MINIGRID_ACTIONS,
             keys={"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2},

@@ -5,6 +5,7 @@ from typing import Any
 
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS, ObservationSpec
+from attentiontuner.tasks.environment import SYMBOLIC_VIEW
 from attentiontuner.tasks.instructions import Instructions
 from attentiontuner.tasks.task import Task, register_task
 
@@ -13,7 +14,7 @@ MINIGRID_ACTIONS = ActionSpec.discrete(("left", "right", "forward", "pickup", "d
 
 LTMB: dict[str, Any] = {
     "register": "attentiontuner.envs",
-    "wrap": "attentiontuner.envs:symbolic_view",
+    "wrap": SYMBOLIC_VIEW,
     "observation": MINIGRID_VIEW,
     "actions": MINIGRID_ACTIONS,
     "keys": {"ArrowLeft": 0, "ArrowRight": 1, "ArrowUp": 2, " ": 5},
