@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -26,3 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             marker = item.get_closest_marker("gpu")
             if marker and not (marker.kwargs.get("interpreted") and os.environ.get("TRITON_INTERPRET") == "1"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes with one thread, as golden numbers were made."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
 
 import attentiontuner as at
@@ -16,13 +15,7 @@ from tests.compat.files import DATA, MADE, RUNS, TINY, answers_of, content_of, e
 from tests.compat.golden import without_times
 from tests.compat.inside import annotate, remarks
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def command(*words: object) -> int:

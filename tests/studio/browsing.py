@@ -17,6 +17,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from attentiontuner.demos.annotations import read_annotation
 
 CHROMIUM = Path("/usr/bin/chromium")
+BROWSER = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium")]
+"""The marks of tests that drive one."""
+
 INSTRUCTED = "localStorage.setItem('studio.instructed', localStorage.getItem('studio.instructed') ?? '[\"*\"]')"
 SMALL, LARGE = {"width": 1280, "height": 800}, {"width": 1920, "height": 1080}
 

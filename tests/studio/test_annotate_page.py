@@ -12,7 +12,7 @@ from attentiontuner.demos import Demonstration, DemoWriter
 from attentiontuner.demos.annotations import read_annotation
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from tests.studio.browsing import (
-    CHROMIUM,
+    BROWSER,
     LARGE,
     SMALL,
     Studio,
@@ -29,10 +29,7 @@ from tests.studio.browsing import (
 )
 from tests.studio.conftest import HALLWAY_EPISODES, write_toy
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 
 def test_a_whole_demonstration_by_mouse(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:

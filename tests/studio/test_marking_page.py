@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from attentiontuner.demos.store.reader import DemoStore
 from tests.studio.browsing import (
-    CHROMIUM,
+    BROWSER,
     SMALL,
     experts,
     interactions,
@@ -25,10 +25,7 @@ from tests.studio.browsing import (
 from tests.studio.conftest import write_toy
 from tests.studio.test_safety_page import text_of
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 
 def press(page: Page, *keys: str) -> None:

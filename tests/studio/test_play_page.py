@@ -15,12 +15,9 @@ from attentiontuner.studio.desk import Desk
 from attentiontuner.studio.suggest import Suggester
 from attentiontuner.studio.times import read_playing
 from attentiontuner.tasks.task import Task, get_task
-from tests.studio.browsing import CHROMIUM, SMALL, open_page, step, studio, summary
+from tests.studio.browsing import BROWSER, SMALL, open_page, step, studio, summary
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 TINY_NETWORK = ["--d-model", "16", "--layers", "1", "--model-heads", "1", "--feedforward", "16"]
 

@@ -7,14 +7,11 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from attentiontuner.demos.annotations import read_annotation
-from tests.studio.browsing import CHROMIUM, Studio, on_episode, open_page, saved, settled, step, studio, summary
+from tests.studio.browsing import BROWSER, Studio, on_episode, open_page, saved, settled, step, studio, summary
 from tests.studio.conftest import write_toy
 from tests.studio.reports import WHY, one, write_report
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from attentiontuner.demos.pair_text import format_pairs, parse_pairs
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.tasks.task import get_task
 from tests.studio.browsing import (
-    CHROMIUM,
+    BROWSER,
     SMALL,
     Studio,
     experts,
@@ -28,10 +28,7 @@ from tests.studio.browsing import (
 from tests.studio.conftest import write_toy
 from tests.studio.test_play_page import expert_keys, press
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 
 def slow(page: Page, part: str, milliseconds: int) -> None:

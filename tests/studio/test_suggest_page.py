@@ -7,12 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from attentiontuner.demos.annotations import read_annotations
-from tests.studio.browsing import CHROMIUM, experts, interactions, name_of, on_episode, saved, settled, summary
+from tests.studio.browsing import BROWSER, experts, interactions, name_of, on_episode, saved, settled, summary
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 
 def test_good_suggestions_take_three_interactions(page: Page, hallway: Path, request: pytest.FixtureRequest) -> None:

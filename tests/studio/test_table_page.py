@@ -12,14 +12,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from attentiontuner.demos.annotations import Annotation, read_annotations, write_annotation
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.studio.review import read_review
-from tests.studio.browsing import CHROMIUM, SMALL, Studio, on_episode, open_page, studio
+from tests.studio.browsing import BROWSER, SMALL, Studio, on_episode, open_page, studio
 from tests.studio.conftest import write_toy
 from tests.studio.together import work_together
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium"),
-]
+pytestmark = BROWSER
 
 COUNT = 300
 

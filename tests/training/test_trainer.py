@@ -20,13 +20,7 @@ from attentiontuner.runs.run import Run
 from attentiontuner.training.train import _test_data, train
 from tests.training.toys import toy_config, toy_store, without_times
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 GOLDEN = {
