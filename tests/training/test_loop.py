@@ -8,10 +8,11 @@ import torch
 
 from attentiontuner.data.blocks import Block
 from attentiontuner.data.dataset import DemoData
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.runs.config import learning_rate_at
 from attentiontuner.runs.run import Run
 from attentiontuner.training import loop
-from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser
+from attentiontuner.training.step import TrainStep, held_out_metrics
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store
 
@@ -72,6 +73,21 @@ def test_weight_decay_is_of_matrices_alone() -> None:
     for name, parameter in model.named_parameters():
         kept = 0.95 if parameter.dim() > 1 else 1.0
         torch.testing.assert_close(parameter, kept * before[name], msg=name)
+
+
+def test_single_numbers_learn_as_much_faster_as_the_network_has_haste() -> None:
+    model = toy_config(method="recall", model={"haste": 7.0}).network.build()
+    optimiser = make_optimiser(model, 1.0)
+    loop.set_learning_rate(optimiser, 0.01)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    moved = {name: float((before[name] - each).abs().max()) for name, each in model.named_parameters()}
+    hasty = {name for name, each in model.named_parameters() if each.dim() == 0}
+    assert hasty == {"layers.0.recall.bias", "observation_embedding.alike"}
+    for name, way in moved.items():
+        assert way == pytest.approx(0.07 if name in hasty else 0.01, rel=1e-3), name
 
 
 def test_where_there_is_more_to_test_on_than_to_train_on_not_every_epoch_is_tested(tmp_path: Path) -> None:

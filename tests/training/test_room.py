@@ -17,12 +17,13 @@ from attentiontuner.core.signals import Interrupted
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.models.network import Network
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.run import Run
 from attentiontuner.training import abandoning, room
 from attentiontuner.training import train as train_module
 from attentiontuner.training.abandoning import Abandoned, Attentive
-from attentiontuner.training.step import TrainStep, make_optimiser
+from attentiontuner.training.step import TrainStep
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store, without_times
 

@@ -137,7 +137,7 @@ class RecallTransformer(Network):
 
     def __init__(self, config: RecallConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.haste = config, config.haste
         self.action_head = action_head(config.actions, config.action_head, config.chunk)
         options = MemoryOptions(
             d_model=config.d_model,

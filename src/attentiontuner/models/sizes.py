@@ -216,6 +216,8 @@ class RecallConfig(NetworkConfig):
         whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs.
         bounded: a cell counts at most once, and gates do not add to it. Without it scores are sums of all that speaks
             for a step, and every error of these is an error of the amount.
+        haste: how much faster than all other weights the numbers learn that all scores share: where they start, and how
+            much being in view counts. Slow ones leave it to queries, which learn a few demonstrations by heart.
         alike: a kind of cell that is in view is asked for unless the query says otherwise. Only symbol grids have
             kinds.
         marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
@@ -253,6 +255,7 @@ class RecallConfig(NetworkConfig):
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
     whole: bool | None = None
     bounded: bool = True
+    haste: float = 1.0
     alike: bool = True
     marks: int = 4
     means: bool = True
@@ -284,6 +287,7 @@ class RecallConfig(NetworkConfig):
         check_sizes(self)
         self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
         self.check_range("dropped_cells", 0 <= self.dropped_cells < 1, "in [0, 1)")
+        self.check_range("haste", 0 < self.haste < math.inf, "above 0")
         for name in ("teacher", "alone"):
             self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
         self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")

@@ -18,6 +18,7 @@ from attentiontuner.data.attended import attended
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.source import Source
 from attentiontuner.models.network import Network
+from attentiontuner.models.optimiser import make_optimiser, set_learning_rate
 from attentiontuner.runs.config import TrainConfig, learning_rate_at
 from attentiontuner.runs.devices import Processes
 from attentiontuner.runs.log import MetricsLog
@@ -31,8 +32,6 @@ from attentiontuner.training.step import (
     batches_counted,
     first_bad_step,
     held_out_metrics,
-    make_optimiser,
-    set_learning_rate,
 )
 from attentiontuner.viz.heatmaps import write_heatmaps
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
@@ -47,34 +47,12 @@ def batches_counted(sums: Tensor) -> int:
     return int(sums[-2])
 
 
-def make_optimiser(model: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
-    """The paper's Adam (β 0.9, 0.999; ε 1e-8), fused, and recordable in a CUDA graph; with weight decay AdamW, whose
-    decay is of matrices only."""
-    device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"
-    rate = torch.tensor(learning_rate, device=device) if on_gpu else learning_rate
-    if not weight_decay:
-        return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
-    matrices, others = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """The rate of the steps from here on; in a recorded graph it is read from where it stands."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
 class TrainStep:
     """Call it with the rows of a global batch; each process computes its share of them.
 
     Args:
         model: the network, in training mode, on its device.
-        optimiser: made by `make_optimiser`.
+        optimiser: made by `models.optimiser`.
         data: the demonstrations, on the same device.
         config: the run; its method gives the loss, which is always float32.
         precision: of the network's matrix products.
