@@ -51,6 +51,9 @@ MEMORY_DEMONSTRATIONS = (300, 1000)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
+PAPERS_TUNER = "AttentionTuner (paper)"
+"""Title where it stands beside what the package uses unless told otherwise."""
+
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
 """Title and end of the condition's name of the control."""
 
@@ -65,9 +68,8 @@ def few(line: str, method: str, demos: int, control: str = "", **config: Any) ->
 
 def few_columns(sizes: Sequence[int] = FEW) -> list[Column]:
     """A line of columns for each method, and for random pairs."""
-    lines = [
-        few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in sizes
-    ]
+    methods = (VANILLA, replace(TUNER, title=PAPERS_TUNER), NO_PAIRS, RECALL)
+    lines = [few(column.title, column.method, demos) for column in methods for demos in sizes]
     return lines + [few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in sizes]
 
 
