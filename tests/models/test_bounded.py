@@ -13,7 +13,7 @@ from attentiontuner.evaluation.step_function import map_leaves
 from attentiontuner.models.bound import Bound
 from attentiontuner.models.recall import RecallTransformer
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
-from tests.models.test_recall import head_of
+from tests.models.test_recall import with_open_gates
 from tests.models.test_transformer import EVERY_KIND, GRID, VECTOR, packed_demos
 from tests.models.test_transformer import small as transformer
 
@@ -23,14 +23,7 @@ STEPS = 30
 def network(observation=GRID, **options):
     torch.manual_seed(0)
     sizes = {"d_model": 16, "feedforward": 32, "dropout": 0.0, "keeps": True, **options}
-    model = RecallTransformer(RecallConfig(observation, 4, **sizes)).eval()
-    with torch.no_grad():  # gates that do something
-        recall = head_of(model)
-        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
-            if gate is not None:
-                gate.weight.normal_()
-        recall.bias.fill_(-4.0)
-    return model
+    return with_open_gates(RecallTransformer(RecallConfig(observation, 4, **sizes)).eval())
 
 
 def steps_of(observation, rows, seed=0):
