@@ -10,7 +10,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.windows import Cut, WindowedData
 from attentiontuner.evaluation.step_function import map_leaves
-from attentiontuner.models.bound import Bound
+from attentiontuner.models.bound import Asked, Bound
 from attentiontuner.models.recall import RecallTransformer
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
 from tests.models.test_recall import with_open_gates
@@ -182,9 +182,9 @@ def test_what_is_not_said_is_as_it_was_trained(given):
     wanted = CHOSEN[given]
     if isinstance(wanted, str):
         with pytest.raises(UserError, match=re.escape(wanted)):
-            Bound.chosen(recent, keep, by, window=window, scores=scores)
+            Bound.chosen(Asked(recent, keep, by), window=window, scores=scores)
     else:
-        assert Bound.chosen(recent, keep, by, window=window, scores=scores) == wanted
+        assert Bound.chosen(Asked(recent, keep, by), window=window, scores=scores) == wanted
 
 
 def test_networks_that_cannot_choose_say_so():
