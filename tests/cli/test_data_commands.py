@@ -5,12 +5,13 @@ import json
 import resource
 import signal
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from attentiontuner.cli import main
-from attentiontuner.cli.doctor import Machine, core_packages, what_is_slow
+from attentiontuner.cli.doctor import EXTRAS, Machine, core_packages, what_is_slow
 from attentiontuner.cli.values import parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.tasks import task as task_table
@@ -126,6 +127,12 @@ def test_doctor_names_device_and_packages():
     for package in ("torch", "zstandard", "memory-gym", "fastapi (extra studio)", "chromium"):
         assert package in done.stdout
     assert {"numpy", "torch", "minigrid", "zstandard"} <= set(core_packages())
+
+
+def test_doctor_knows_every_extra_that_a_user_may_want():
+    said = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = {extra: tuple(line.split(">")[0] for line in lines) for extra, lines in said.items()}
+    assert {**EXTRAS, "docs": wanted["docs"], "dev": wanted["dev"]} == wanted
 
 
 def test_doctor_says_how_to_mend(monkeypatch, capsys):

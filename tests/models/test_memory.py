@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attentiontuner.models import memory, standard
-from attentiontuner.models.embedders import split_parts
 from attentiontuner.models.memory import MemoryOptions, observation_memory
+from attentiontuner.models.parts import split_parts
 from attentiontuner.spaces.observation import ObservationSpec
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, MANY_SYMBOLS, PARTS, VECTOR, random_frames
 

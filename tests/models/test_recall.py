@@ -22,17 +22,23 @@ LENGTHS = [4, 6, 3]
 
 def small(observation, **options):
     torch.manual_seed(0)
-    model = RecallTransformer(RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)).eval()
-    with torch.no_grad():  # gates that do something
-        recall = head_of(model)
-        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
-            if gate is not None:
-                gate.weight.normal_()
-        recall.bias.fill_(-4.0)
+    config = RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)
+    model = with_open_gates(RecallTransformer(config).eval())
     packed = packed_demos(observation, LENGTHS, 4)
     seen = np.bincount(packed.frame_index, minlength=len(packed.frames))
     model.fit([(packed.frames, seen)], len(packed.frames))
     return model, packed
+
+
+def with_open_gates(model):
+    """A network whose gates do something."""
+    recall = head_of(model)
+    with torch.no_grad():
+        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
+            if gate is not None:
+                gate.weight.normal_()
+        recall.bias.fill_(-4.0)
+    return model
 
 
 def head_of(model):

@@ -21,6 +21,7 @@ EXTRAS = {
     "minari": ("minari", "h5py"),
     "lerobot": ("pyarrow", "av"),
     "robots": ("mujoco",),
+    "popgym": ("popgym",),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from attentiontuner.insight.memoryless import observation_encoder
 from attentiontuner.insight.questions import NO_FRAME, Questions
 from attentiontuner.insight.steps import Integers, StepData, seeded
-from attentiontuner.models.embedders import decode, split_parts
+from attentiontuner.models.parts import decode, split_parts
 from attentiontuner.spaces import ObservationSpec, Part
 
 Kind = Literal["at", "ago", "first", "last"]

@@ -20,15 +20,13 @@ from torch import Tensor, nn
 
 from attentiontuner.models.embedders import (
     FIRST_CHANNELS,
-    CellKinds,
     OwnEmbedding,
     VectorEmbedding,
-    decode,
     image_embedding,
-    split_parts,
     sum_of_rows,
 )
 from attentiontuner.models.network import Observed
+from attentiontuner.models.parts import CellKinds, decode, split_parts
 from attentiontuner.models.sizes import Images
 from attentiontuner.models.standard import Moments, scale_of
 from attentiontuner.spaces.observation import ObservationSpec, Part

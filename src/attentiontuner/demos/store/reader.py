@@ -28,6 +28,8 @@ from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
 
 EXPERT = "expert"
+"""The annotator whose pairs are what a scripted expert recalled."""
+
 SHARDS_IN_MEMORY = 2
 
 
