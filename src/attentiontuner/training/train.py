@@ -16,10 +16,9 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import make_folder
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
-from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.labels import label_generator
-from attentiontuner.data.source import Integers, Source, frame_bytes
-from attentiontuner.data.windows import WindowedData, far_recalled, longest_window
+from attentiontuner.data.source import POOLS_AT_ONCE, Integers, Source, frame_bytes
+from attentiontuner.data.windows import far_recalled, longest_window
 from attentiontuner.demos.annotations import LOST, lost_annotations, named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
@@ -90,7 +89,8 @@ def train(
     checked_boards(log)
     place, config = choose_device(device), run.as_begun(config)
     episodes, (test_store, test_episodes) = demonstrations_of(config, data, test_data)
-    config = _resolve(config, data, episodes, place)
+    limit = config.memory_limit or frame_limit(place)
+    config = _resolve(config, data, episodes, place, limit)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
         # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
@@ -124,7 +124,12 @@ def train(
         state = run.load_state()
         if state is not None and state.epoch == config.epochs:
             return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
-        test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
+        test = None
+        if len(test_episodes):
+            held = frame_bytes(data, episodes) if config.memory_limit is None else limit // POOLS_AT_ONCE
+            test = _test_source(test_store, test_episodes, config, place, limit - held)
+            if team.first and test.memory_limit is None:
+                next(test.pieces())  # so that damage is told before the first epoch
         loop = TrainLoop(config, model, run, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
         try:
@@ -239,18 +244,27 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
     return [", ".join(parts), *(f"attentiontuner: {path} is {LOST}" for path in lost if config.needs_pairs)]
 
 
-def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
-    """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them."""
+def _test_source(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device, room: int) -> Source:
+    """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them; streamed
+    where they need more than the `room` in bytes that training leaves, and where training is streamed itself."""
     there = ",".join(name for name in named(config.annotator) if name in store.annotators())
-    packed = store.annotated_by(there or None).read_packed(episodes)  # None: nobody else's either
-    if config.window is None or packed.lengths.max() <= config.window:
-        return DemoData(packed, device)
-    return WindowedData(packed, config.window, config.seed, device)
+    labels = store.annotated_by(there or None).read_pairs(episodes)  # None: nobody else's either
+    streams = config.memory_limit is not None or frame_bytes(store, episodes) > room
+    longer = config.window is not None and store.lengths[episodes].max() > config.window
+    return Source(
+        store,
+        episodes,
+        labels,
+        config.batch_size,
+        config.seed,
+        device,
+        memory_limit=room if streams else None,
+        window=config.window if longer else None,
+    )
 
 
-def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
+def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device, limit: int) -> TrainConfig:
     """The configuration with everything decided that depends on the data set and the machine."""
-    limit = config.memory_limit or frame_limit(device)
     streams = frame_bytes(data, episodes) > limit
     wanted: Any = config.way.precision or config.precision
     cuts = config.window is not None and data.lengths[episodes].max() > config.window
