@@ -22,6 +22,9 @@ Integers = NDArray[np.int64]
 POOLS_AT_ONCE = 2
 """One to draw batches from or to test on, and one that is being read."""
 
+UNPACKED = 3
+"""How many times its frames a shard takes at most while it is read."""
+
 BLOCK_BYTES = 4 * 2**20
 """Bytes of observations that are looked at together."""
 
@@ -236,6 +239,12 @@ def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.
 def frame_bytes(store: DemoStore, episodes: Integers) -> int:
     """About how many bytes of distinct frames these episodes have, from the manifest alone."""
     return sum(size for _, size in _shard_rows(store, episodes))
+
+
+def reading_bytes(store: DemoStore) -> int:
+    """About how many bytes it takes to read the largest shard, beside the frames that are taken from it."""
+    largest = max((shard.distinct_frames for shard in store.manifest.readable_shards()), default=0)
+    return UNPACKED * largest * store.observation.nbytes
 
 
 def _shard_rows(store: DemoStore, episodes: Integers) -> list[tuple[Integers, int]]:

@@ -260,7 +260,7 @@ def held_out_metrics(
 
 def _batches_to_test(pieces: Iterable[DemoData], model: Network, config: TrainConfig) -> Iterator[Batch]:
     for data in pieces:
-        at_once = config.batch_size
+        at_once = -(-config.batch_size // (config.parts or 1))
         if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
             at_once = max(at_once, model.tested_at_once)
         at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))

@@ -17,7 +17,7 @@ from attentiontuner.core.files import make_folder
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
 from attentiontuner.data.labels import label_generator
-from attentiontuner.data.source import POOLS_AT_ONCE, Integers, Source, frame_bytes
+from attentiontuner.data.source import POOLS_AT_ONCE, Integers, Source, frame_bytes, reading_bytes
 from attentiontuner.data.windows import far_recalled, longest_window
 from attentiontuner.demos.annotations import LOST, lost_annotations, named
 from attentiontuner.demos.pairs import PairTable
@@ -106,7 +106,9 @@ def train(
         if team.first:
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
-        config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
+        sizes = frame_bytes(data, episodes), frame_bytes(test_store, test_episodes)
+        beside = min(sum(sizes), limit + reading_bytes(data))
+        config = replace(config, parts=_parts(config, model, run, data, episodes, place, team, beside))
         told = (config.memory_limit, config.learn_padding, config.window)
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, *told)
         if team.first:
@@ -126,7 +128,7 @@ def train(
             return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
         test = None
         if len(test_episodes):
-            held = frame_bytes(data, episodes) if config.memory_limit is None else limit // POOLS_AT_ONCE
+            held = sizes[0] if config.memory_limit is None else limit // POOLS_AT_ONCE
             test = _test_source(test_store, test_episodes, config, place, limit - held)
             if team.first and test.memory_limit is None:
                 next(test.pieces())  # so that damage is told before the first epoch
@@ -147,6 +149,7 @@ def _parts(
     episodes: Integers,
     place: torch.device,
     team: Processes,
+    frames: int,
 ) -> int | None:
     """The parts of a batch: those asked for, those the run began with, or as many as it takes. None: it stays whole."""
     if config.parts is not None or place.type != "cpu":
@@ -158,7 +161,7 @@ def _parts(
         lengths = np.full_like(lengths, lengths.max())
     if config.window is not None:
         lengths = lengths.clip(max=longest_window(config.window, int(lengths.max())))
-    needed = team.agree(parts_for(config, model, one, lengths))
+    needed = team.agree(parts_for(config, model, one, lengths, frames))
     if needed == 1:
         return None
     if team.first:
