@@ -160,3 +160,18 @@ def test_frames_are_held_once_while_they_are_read(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1.4 * size
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [({}, "4 shards of it are in --data, too"), ({"shard_episodes": 5}, "it was collected with seed 0, as --data was")],
+)
+def test_who_is_tested_on_what_is_learned_from_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture, choices: dict, told: str
+) -> None:
+    store, config = toy_store(tmp_path / "data"), toy_config(epochs=1)
+    train(config, store, tmp_path / "other", test_data=toy_store(tmp_path / "new", seed=1), device="cpu")
+    train(config, store, tmp_path / "own", device="cpu")
+    assert "--test-data" not in capsys.readouterr().err
+    train(config, store, tmp_path / "run", test_data=toy_store(tmp_path / "same", **choices), device="cpu")
+    assert f"--test-data {tmp_path / 'same'}: {told}; its tests say little of new episodes" in capsys.readouterr().err

@@ -36,7 +36,7 @@ from attentiontuner.runs.devices import (
 )
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.runs.run import Run
-from attentiontuner.training.demonstrations import demonstrations_of
+from attentiontuner.training.demonstrations import demonstrations_of, shared_with_training
 from attentiontuner.training.loop import Evaluate, TrainLoop
 from attentiontuner.training.room import parts_for
 
@@ -115,6 +115,9 @@ def train(
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             for line in _what(data, config, labels, len(test_episodes)):
                 print(line, file=sys.stderr, flush=True)
+            if test_data is not None and (shared := shared_with_training(data, test_data)):
+                new = "its tests say little of new episodes"
+                print(f"attentiontuner: --test-data {test_data.path}: {shared}; {new}", file=sys.stderr, flush=True)
             if config.labels == "readings" and config.needs_pairs:
                 source.labels = _inferred(config, data, episodes, labels, run, place)
             if config.window is not None and config.needs_pairs:
