@@ -14,7 +14,7 @@ from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run
-from attentiontuner.runs.states import parse_weights
+from attentiontuner.runs.states import Progress, parse_weights
 from attentiontuner.tasks.task import get_task
 from tests.evaluation.toys import recall_task
 
@@ -42,6 +42,22 @@ def test_what_is_published_plays_the_record_again(run, capsys):
     weights = Run(given).load_model().model.state_dict()
     assert all(torch.equal(tensor, tensor.half().float()) for tensor in weights.values() if tensor.is_floating_point())
     assert (given / "model.safetensors").stat().st_size < 0.6 * (run / "model.safetensors").stat().st_size
+
+
+def test_the_card_says_for_how_long_the_weights_were_trained(run, monkeypatch):
+    whole, done = Run(run), [{"epoch": 1, "success_rate": 0.5}, {"epoch": 2, "success_rate": 0.5}, {"epoch": 3}]
+    planned = whole.config().epochs
+    assert publishing._epochs(whole, best=False) == f"{planned}"
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "config", lambda run: paper_config(recall_task(), epochs=7))
+        patch.setattr(Run, "progress", lambda run: Progress(0, 1, 0.5))
+        for metrics, best, said in ((done, False, "3 of 7"), (done, True, "1 of 7"), ([], False, "0 of 7")):
+            patch.setattr(Run, "metrics", lambda run, metrics=metrics: metrics)
+            assert publishing._epochs(whole, best) == said
+    assert main(["publish", str(run), "--out", "given", "--episodes", "1"]) == 0
+    given = run.parent / "given"
+    assert f"| seed, epochs, batch | 1, {planned}, " in (given / "README.md").read_text()
+    assert publishing._epochs(Run(given), best=False) == f"{planned}", "it has no log"
 
 
 def test_weights_that_play_worse_in_float16_stay_as_they_are(run, capsys, monkeypatch):

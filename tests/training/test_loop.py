@@ -102,7 +102,7 @@ def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
     config = toy_config(model={"dropout": 0.9})
     data = DemoData(toy_store(tmp_path).read_packed())
     model = config.network.build().train()
-    first, again = (held_out_metrics(model, data, config) for _ in range(2))
+    first, again = (held_out_metrics(model, [data], config) for _ in range(2))
     assert first == again
     assert model.training
     model.eval()
@@ -118,7 +118,7 @@ def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: st
     data = DemoData(store.read_packed())
     torch.manual_seed(0)
     model = config.network.build()
-    found = held_out_metrics(model, data, config)
+    found = held_out_metrics(model, [data], config)
     batch = data.batch(np.arange(len(data)))
     with torch.no_grad():
         output = model.eval()(batch, config.supervised())
@@ -141,7 +141,7 @@ def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: st
 def test_without_pairs_nothing_is_said_of_them(tmp_path: Path) -> None:
     store = toy_store(tmp_path, annotate="none")
     config = toy_config(method="vanilla")
-    found = held_out_metrics(config.network.build(), DemoData(store.read_packed()), config)
+    found = held_out_metrics(config.network.build(), [DemoData(store.read_packed())], config)
     assert set(found) == {"test_accuracy", "test_imitation_loss"}
 
 

@@ -17,7 +17,7 @@ from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.methods import get_method
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run
-from attentiontuner.training.train import _test_data, train
+from attentiontuner.training.train import _test_source, train
 from tests.training.toys import toy_config, toy_store, without_times
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -230,10 +230,10 @@ def test_where_the_test_demonstrations_lack_the_annotator_nobody_elses_pairs_are
         write_annotation(store.path, "alice", episode, Annotation([(0, 2)]))
     config = toy_config(epochs=1, annotator="alice", heatmap_epochs=(1,))
     train(config, store, tmp_path / "run", test_data=test, device="cpu")
-    drawn = _test_data(test, np.arange(6), config, torch.device("cpu"))
+    drawn = next(_test_source(test, np.arange(6), config, torch.device("cpu"), 10**6).pieces())
     assert len(drawn.packed.pairs) == 0
     assert not drawn.annotated.any()
-    own = _test_data(store, np.arange(6), config, torch.device("cpu"))
+    own = next(_test_source(store, np.arange(6), config, torch.device("cpu"), 10**6).pieces())
     assert own.packed.pairs.rows()[:, 1:].tolist() == [[0, 2, 1]] * 6
 
 

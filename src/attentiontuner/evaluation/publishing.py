@@ -78,7 +78,7 @@ def publish(
         nbytes = smaller.weights().stat().st_size
         weights = sum(tensor.numel() for tensor in trained.model.parameters())
         size = f"{weights:,} weights in {precision}, {nbytes / 1000:,.0f} kB"
-        write_text(folder / CARD, _card(out.name, smaller, task, summary, size))
+        write_text(folder / CARD, _card(out.name, smaller, task, summary, size, _epochs(run, best)))
     return Published(Run.open(out), summary, precision, nbytes)
 
 
@@ -99,7 +99,19 @@ def _play(
     return evaluate(policy, task, episodes, seed, folder, of={"policy": "model", "weights": trained.sha256})
 
 
-def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: str) -> str:
+def _epochs(run: Run, best: bool) -> str:
+    """The epochs that the weights were trained for, and how many were planned where that is more."""
+    planned, metrics = run.config().epochs, run.metrics()
+    if not metrics:  # stopped in the first epoch, or published itself, without a log
+        done = planned if run.progress() is None else 0
+    elif best:
+        done = max(metrics, key=lambda epoch: float(epoch.get("success_rate", -1)))["epoch"]
+    else:
+        done = metrics[-1]["epoch"]
+    return f"{done}" if done == planned else f"{done} of {planned}"
+
+
+def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: str, epochs: str) -> str:
     config, facts = run.config(), run.facts()
     demonstrations = counted(facts["data"]["demonstrations"], "demonstration", form=",")
     taught = f", {facts['data']['annotated']:,} of them annotated by `{config.annotator}`" if config.needs_pairs else ""
@@ -130,7 +142,7 @@ plays them again. In Python the policy is `attentiontuner.load_policy("{name}")`
 | task | `{config.task}`, settings: {settings} |
 | method | `{config.method}` |
 | learned from | {demonstrations}{taught} |
-| seed, epochs, batch | {config.seed}, {config.epochs}, {config.batch_size} |
+| seed, epochs, batch | {config.seed}, {epochs}, {config.batch_size} |
 | network | {weights} |
 | made with | {versions} |
 

@@ -6,7 +6,7 @@ Legend: S steps, U distinct observations, D width, P numbers that describe the d
 import torch
 from torch import Tensor, nn
 
-from attentiontuner.insight.steps import Steps
+from attentiontuner.insight.steps import Steps, embedded
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.memory import MemoryOptions, ObservationMemory, observation_memory
 from attentiontuner.models.sizes import images_for
@@ -42,7 +42,7 @@ class Memoryless(nn.Module):
 
     def forward(self, steps: Steps) -> tuple[Tensor, Tensor]:
         """Two distributions `[S, P]` of the action of each step: from the present alone, and after the one before."""
-        vectors: Tensor = self.encoder(steps.observations)[0]
+        vectors = embedded(self.encoder, steps.observations)[0]
         seen = vectors.index_select(0, steps.frame)
         return self.alone(seen), self.after(seen + self.head.embed(steps.before, steps.begins, self.before))
 

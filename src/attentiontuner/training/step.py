@@ -4,7 +4,7 @@ The step never waits for the device: what it measures is added up there and read
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -198,9 +198,10 @@ def sum_over_processes(tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def held_out_metrics(
-    model: Network, data: DemoData, config: TrainConfig, precision: ComputedIn = "float32"
+    model: Network, pieces: Iterable[DemoData], config: TrainConfig, precision: ComputedIn = "float32"
 ) -> dict[str, float]:
-    """How a network does on all of `data`, without dropout and without gradients, by the names of a run's metrics.
+    """How a network does on all demonstrations, which come in pieces, without dropout and without gradients, by the
+    names of a run's metrics.
 
     What the action head measures over all steps hides guessing where few of them need memory. So it is said for the
     steps that have pairs, too, and how often the supervised heads recall there what the expert did; nothing of it where
@@ -209,16 +210,13 @@ def held_out_metrics(
     training, heads, measures = model.training, config.supervised(), model.action_head.measures
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
-    sums = torch.zeros(4 + 2 * len(measures), dtype=torch.float64, device=data.device)
-    at_once = config.batch_size
-    if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
-        at_once = max(at_once, model.tested_at_once)
-    at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))
-    for start in range(0, len(data), at_once):
-        batch = data.batch(np.arange(start, min(start + at_once, len(data))))
+    sums = torch.zeros(4 + 2 * len(measures), dtype=torch.float64, device=next(model.parameters()).device)
+    tells = bool(heads)  # what is recalled; of a batch without pairs nobody is asked
+    for batch in _batches_to_test(pieces, model, config):
         output = reading(batch, heads)
         deciding = batch.deciding
         as_wanted = _recalled_as_wanted(output, batch, config) if heads else None
+        tells = tells and as_wanted is not None
         found = [
             imitation_loss(output, batch) * batch.totals.steps,
             batch.learned.sum() * 0 if as_wanted is None else as_wanted,
@@ -233,9 +231,19 @@ def held_out_metrics(
     if deciding_steps:
         at_pairs = zip(measures, shares[len(measures) :], strict=True)
         metrics |= {f"test_{name}_at_pairs": share / deciding_steps for name, share in at_pairs}
-        if as_wanted is not None:
+        if tells:
             metrics["test_recall"] = recalled / deciding_steps
     return metrics
+
+
+def _batches_to_test(pieces: Iterable[DemoData], model: Network, config: TrainConfig) -> Iterator[Batch]:
+    for data in pieces:
+        at_once = -(-config.batch_size // (config.parts or 1))
+        if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
+            at_once = max(at_once, model.tested_at_once)
+        at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))
+        for start in range(0, len(data), at_once):
+            yield data.batch(np.arange(start, min(start + at_once, len(data))))
 
 
 def _recalled_as_wanted(output: Output, batch: Batch, config: TrainConfig) -> Tensor | None:

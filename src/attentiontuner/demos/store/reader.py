@@ -126,7 +126,13 @@ class DemoStore:
 
     def read_pairs(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PairTable:
         """The pairs of the chosen episodes (None: all) in the order given, without reading a frame."""
-        return PairTable.join(map(self._read_pairs, self._shards)).select(self._chosen(episodes))
+        chosen = self._chosen(episodes)
+        wanted = np.bincount(np.searchsorted(self._ends, chosen, side="right"), minlength=len(self._shards))
+        tables = [
+            self._read_pairs(entry) if count else PairTable.nothing(entry.lengths)
+            for entry, count in zip(self._shards, wanted, strict=True)
+        ]
+        return PairTable.join(tables).select(chosen)
 
     def _chosen(self, episodes: Sequence[int] | NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Numbers of episodes (None: of all); one that is not there is a `UserError`."""
