@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import resource
 import signal
 import sys
@@ -126,6 +127,23 @@ def test_doctor_names_device_and_packages():
     for package in ("torch", "zstandard", "memory-gym", "fastapi (extra studio)", "chromium"):
         assert package in done.stdout
     assert {"numpy", "torch", "minigrid", "zstandard"} <= set(core_packages())
+
+
+def test_doctor_marks_what_is_there_in_colour_where_there_is_a_terminal(monkeypatch, capsys):
+    import attentiontuner.cli.doctor as module
+
+    found = [module.Finding("ray [extra]", False, "no [red] one", "mend"), module.Finding("numpy", True, "2.0")]
+    monkeypatch.setattr(module, "examine", lambda: found)
+    module.doctor()
+    in_a_pipe = capsys.readouterr().out
+    assert re.search(r"ray \[extra\]\W+missing\W+no \[red\] one\W+numpy\W+ok\W+2.0", in_a_pipe)
+    assert "\x1b" not in in_a_pipe
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    module.doctor()
+    in_a_terminal = capsys.readouterr().out
+    assert "\x1b[33mmissing\x1b[0m" in in_a_terminal
+    assert re.search(r"\x1b\[32mok *\x1b\[0m", in_a_terminal)
 
 
 def test_doctor_says_how_to_mend(monkeypatch, capsys):
