@@ -47,6 +47,7 @@ _HOMES = {
     "register_method": "attentiontuner.methods",
     "register_encoder": "attentiontuner.spaces.encoders",
     "TrainConfig": "attentiontuner.runs.config",
+    "recipe": "attentiontuner.runs.config",
     "paper_config": "attentiontuner.runs.config",
     "facts_of": "attentiontuner.methods",
     "train": "attentiontuner.training.train",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from attentiontuner.methods import register_method as register_method
     from attentiontuner.runs.config import TrainConfig as TrainConfig
     from attentiontuner.runs.config import paper_config as paper_config
+    from attentiontuner.runs.config import recipe as recipe
     from attentiontuner.spaces import ActionSpec as ActionSpec
     from attentiontuner.spaces import ObservationSpec as ObservationSpec
     from attentiontuner.spaces import Part as Part

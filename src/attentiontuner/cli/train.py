@@ -12,7 +12,7 @@ from attentiontuner.cli.options import borrows
 from attentiontuner.cli.values import check_device, check_folder, parse_bytes, parse_duration, parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.runs.config import RECIPE, NetworkOptions, TrainConfig, check_values
+from attentiontuner.runs.config import METHOD, RECIPE, NetworkOptions, TrainConfig, check_values
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.spaces.encoders import parse_encoders
 
@@ -25,9 +25,6 @@ NetworkFields = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...
 
 DECIDED_HERE = ("task", "settings", "model", "memory_limit")
 """Fields of a run's configuration that are not options as they are."""
-
-METHOD = "recall"
-"""The method of a new run where none is given."""
 
 NOT_GIVEN = {
     **dict.fromkeys(RECIPE, "the method's own if not given"),
@@ -80,8 +77,7 @@ def train(
         budget: save and stop after this time, such as 90s, 9m or 2h.
     """
     from attentiontuner.demos import DemoStore
-    from attentiontuner.methods import facts_of
-    from attentiontuner.runs.config import paper_config
+    from attentiontuner.runs.config import recipe
     from attentiontuner.runs.run import Run
     from attentiontuner.training.demonstrations import demonstrations_of
 
@@ -103,7 +99,7 @@ def train(
     if begun is not None and begun.method == method:
         choices = {name: getattr(begun, name) for name in KEPT} | choices
         fields = begun.model.chosen() | fields
-    config = paper_config(chosen, method, fields, facts_of(store, choices.get("demos")), **choices)
+    config = recipe(chosen, method, fields, store, **choices)
     demonstrations_of(Run(out).as_begun(config), store, test)
     if config.eval_every:
         chosen.make_env().close()  # one that cannot be played is refused before anything is trained

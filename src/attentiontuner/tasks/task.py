@@ -104,6 +104,15 @@ class Task:
             object.__setattr__(self, "observation", resolve(self.observes)(self.settings))
 
     @classmethod
+    def of(cls, task: "Task | str") -> "Task":
+        """`task` itself, or the one of that name."""
+        if isinstance(task, Task):
+            return task
+        if isinstance(task, str):
+            return get_task(task)
+        raise UserError(f"a {type(task).__name__} is no task: give a Task, or the name of one")
+
+    @classmethod
     def from_env(cls, env_id: str, **fields: Any) -> "Task":
         """A task of an environment, which is made once and asked what it does not leave to be said.
 
