@@ -1,6 +1,7 @@
 """A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,11 @@ class ModelPolicy:
         self._rows: int | None = None
         self._distribution: Tensor | None = None
         self._weights: dict[Head, Tensor] = {}
+
+    def __repr__(self) -> str:
+        room = "any length" if self.max_steps == sys.maxsize else f"at most {counted(self.max_steps, 'step', form=',')}"
+        network, task = self.model.config.architecture, self.task or "unknown"
+        return f"ModelPolicy(task {task}, network {network}, episodes of {room}, on {self.device})"
 
     def clone(self) -> "ModelPolicy | None":
         """A second player with the same model and a cache of its own.

@@ -347,6 +347,11 @@ def all_tasks() -> dict[str, Task]:
     return dict(_TASKS)
 
 
+def list_tasks() -> list[str]:
+    """The names of all tasks, those of one's own included; `get_task` has each of them."""
+    return list(all_tasks())
+
+
 def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
     """The task called `name`, with some of its settings replaced."""
     tasks = all_tasks()
