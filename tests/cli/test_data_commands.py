@@ -6,16 +6,18 @@ import re
 import resource
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from attentiontuner.cli import main
 from attentiontuner.cli.doctor import Machine, core_packages, what_is_slow
+from attentiontuner.cli.tasks import written
 from attentiontuner.cli.values import parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.tasks import task as task_table
-from attentiontuner.tasks.task import Task, register_task
+from attentiontuner.tasks.task import Task, all_tasks, get_task, register_task
 from tests.cli.command import TOY, assert_refused, run
 from tests.demos.examples import KINDS_OF_ACTIONS, make_writer, parts_demonstrations
 
@@ -118,6 +120,19 @@ register_task(replace(TOY, name="far", needs=("no_such_package", "pip install no
     assert "far is not installed: pip install no-such-package" in run("--import", tmp_path / "far.py", "tasks").stdout
     done = run("--import", tmp_path / "far.py", "collect", "far", "--out", tmp_path / "d")
     assert_refused(done, "needs the package 'no_such_package'", "pip install no-such-package")
+
+
+def test_every_setting_that_an_environment_takes_is_listed_as_it_is_written(capsys):
+    assert main(["tasks", "hallway"]) == 0
+    assert "length=30, tile_size=12" in capsys.readouterr().out
+    assert main(["tasks", "minigrid-memory-s7"]) == 0
+    assert "size=7, random_length=false, max_steps=null" in capsys.readouterr().out
+    for task in all_tasks().values():
+        assert task.settings.items() <= task.all_settings().items()
+        listed = [f"{name}={written(value)}" for name, value in task.all_settings().items()]
+        assert parse_settings(listed) == task.all_settings()
+    assert replace(get_task("hallway"), needs=("no_such_package", "")).all_settings() == {"length": 30}
+    assert replace(get_task("hallway"), env_id=None).all_settings() == {"length": 30}
 
 
 def test_doctor_names_device_and_packages():

@@ -31,7 +31,7 @@ def collect(
         seed: seed of the data set; environment seeds follow from it and are never those of evaluation.
         workers: processes to collect in; one per core if not given.
         shard_episodes: episodes per shard; 250, or 50 where observations are images, if not given.
-        settings: environment settings as name=value, such as length=30 test_freq=0.2.
+        settings: environment settings as name=value, such as length=10; `attentiontuner tasks TASK` lists them.
     """
     from attentiontuner.collecting.collection import collect as collect_demonstrations
     from attentiontuner.tasks.task import get_task
