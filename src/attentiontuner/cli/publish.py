@@ -39,7 +39,7 @@ def publish(
     check_device(device)
     opened = Run.open(run)
     opened.weights(best)
-    task = task_of(opened, {})
+    task = task_of(opened, {}, "publish")
     from attentiontuner.evaluation.evaluate import describe
     from attentiontuner.evaluation.publishing import publish as give
 

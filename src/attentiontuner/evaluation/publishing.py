@@ -23,6 +23,7 @@ from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.methods import get_method
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.runs.states import weight_bytes, without_empty_rows
+from attentiontuner.tasks import OURS
 from attentiontuner.tasks.task import Task
 
 CARD, RECORD = "README.md", "record.json"
@@ -99,6 +100,15 @@ def _play(
     return evaluate(policy, task, episodes, seed, folder, of={"policy": "model", "weights": trained.sha256})
 
 
+def _what_file(task: Task) -> str:
+    """What a card says of a task that this package does not have: how to make it known."""
+    return (
+        f". `FILE` makes its environment known to Gymnasium, as `{task.env_id}`, and the task to attentiontuner:\n"
+        f'`attentiontuner.register_task(attentiontuner.Task.from_env("{task.env_id}", name="{task.name}"))`, '
+        "in Python too"
+    )
+
+
 def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: str) -> str:
     config, facts = run.config(), run.facts()
     demonstrations = counted(facts["data"]["demonstrations"], "demonstration", form=",")
@@ -108,6 +118,8 @@ def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: 
     low, high = (100 * bound for bound in summary["interval"])
     rate = f"{100 * summary['success_rate']:.1f} %, 95 % interval {low:.1f} to {high:.1f}"
     seed, episodes = summary["of"]["seed"], summary["episodes"]
+    own = config.task not in OURS
+    how, what_file = ("--import FILE ", _what_file(task)) if own else ("", "")
     return f"""---
 library_name: attentiontuner
 pipeline_tag: robotics
@@ -120,14 +132,15 @@ Solves **{summary["successes"]:,} of {counted(episodes, "episode", form=",")}** 
 of evaluation seed {seed}; `{RECORD}` has each of them. In this folder
 
 ```
-attentiontuner evaluate . --episodes {episodes} --seed {seed}
+attentiontuner {how}evaluate . --episodes {episodes} --seed {seed}
 ```
 
-plays them again. In Python the policy is `attentiontuner.load_policy("{name}")`, given where the folder is.
+plays them again{what_file}. In Python the policy is `attentiontuner.load_policy("{name}")`, given where the folder is.
 
 | | |
 | --- | --- |
 | task | `{config.task}`, settings: {settings} |
+| environment | `{task.env_id}` |
 | method | `{config.method}` |
 | learned from | {demonstrations}{taught} |
 | seed, epochs, batch | {config.seed}, {config.epochs}, {config.batch_size} |
