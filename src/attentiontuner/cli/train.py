@@ -94,11 +94,12 @@ def train(
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
     boards = checked_boards(filter(None, log.split(",")))
-    begun = Run(out).begun()
+    begun, epochs_said = Run(out).begun(), "epochs" in choices
     method = choices.pop("method", None) or (begun.method if begun else METHOD)
     if begun is not None and begun.method == method:
         choices = {name: getattr(begun, name) for name in KEPT} | choices
         fields = begun.model.chosen() | fields
+    of_recipe = {name: value for name, value in choices.items() if name != "epochs"}
     config = recipe(chosen, method, fields, store, **choices)
     demonstrations_of(Run(out).as_begun(config), store, test)
     if config.eval_every:
@@ -118,7 +119,8 @@ def train(
         print(f"attentiontuner: {stop}", file=sys.stderr)
         return stop.exit_code
     if os.environ.get("RANK", "0") == "0":
-        print(_summary(result, config))
+        proposed = config if epochs_said else recipe(chosen, method, fields, store, **of_recipe)
+        print(_summary(result, config, proposed.epochs))
     return 0
 
 
@@ -135,7 +137,8 @@ def _task(name: str | None, store: "DemoStore", data: Path, out: Path) -> "Task"
     return Task.from_data(store)
 
 
-def _summary(result: "TrainResult", config: TrainConfig) -> str:
+def _summary(result: "TrainResult", config: TrainConfig, proposed: int) -> str:
+    """What came of it; `proposed` are the epochs of the recipe, where the command says no others."""
     done, epochs = len(result.metrics), counted(config.epochs, "epoch")
     last = result.metrics[-1] if done else {}
     from attentiontuner.training.loop import tested
@@ -143,7 +146,9 @@ def _summary(result: "TrainResult", config: TrainConfig) -> str:
     figures = f", {tested(last)}" if tested(last) else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
-        return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; nothing to do"
+        way = f"--epochs {proposed}" if config.schedule == "constant" else "another --out"
+        to_do = f"the recipe has {proposed}: for them give {way}" if proposed > config.epochs else "nothing to do"
+        return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; {to_do}"
     if not result.finished:
         return f"{result.run}: the budget ended after {done} of {epochs} of {config.method}; the same command goes on"
     return f"{result.run}: {epochs} of {config.method} in {minutes}{figures}"
