@@ -1,6 +1,11 @@
 """Numbers and the words that follow them."""
 
 
+def size(nbytes: int) -> str:
+    """Bytes as `4.20 MB`, or `348 kB` below one megabyte."""
+    return f"{nbytes / 1e6:,.2f} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.0f} kB"
+
+
 def counted(number: int, noun: str, nouns: str = "", form: str = "") -> str:
     """A number of things: `counted(1, "pair")` is "1 pair", `counted(3, "batch", "batches")` is "3 batches".
 

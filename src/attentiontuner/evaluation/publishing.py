@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attentiontuner.core.files import new_folder, write_json, write_text
 from attentiontuner.core.seals import read_tensors
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, size
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.rollout import EpisodeResult
@@ -78,8 +78,8 @@ def publish(
         write_json(folder / RECORD, {**summary, "success": outcomes})
         nbytes = smaller.weights().stat().st_size
         weights = sum(tensor.numel() for tensor in trained.model.parameters())
-        size = f"{weights:,} weights in {precision}, {nbytes / 1000:,.0f} kB"
-        write_text(folder / CARD, _card(out.name, smaller, task, summary, size))
+        known = f"{weights:,} weights in {precision}, {size(nbytes)}"
+        write_text(folder / CARD, _card(out.name, smaller, task, summary, known))
     return Published(Run.open(out), summary, precision, nbytes)
 
 
