@@ -196,6 +196,8 @@ MISTAKES = {
     "reproduce table1 --jobs 0": "--jobs 0",
     "reproduce nonsense": "unknown recipe 'nonsense'",
     "reproduce table1 --only nonsense": "--only nonsense",
+    "trian hallway": "unknown command 'trian': did you mean train? the commands are tasks, ",
+    f"{TRAIN} --out run --method recal": "unknown method 'recal': did you mean recall? the methods are ",
     "reproduce table1 --methods nonsense": "unknown method 'nonsense'",
     "report --records . --scale huge": "unknown scale 'huge'",
     f"{TRAIN} --out file": "--out file is a file",

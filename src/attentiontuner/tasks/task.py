@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
 from attentiontuner.core.success import reported_success, with_totals
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, meant
 from attentiontuner.experts.expert import Expert
 from attentiontuner.spaces import ActionSpec, ObservationSpec, SpaceError
 from attentiontuner.tasks import environment
@@ -378,10 +377,8 @@ def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
     """The task called `name`, with some of its settings replaced."""
     tasks = all_tasks()
     if name not in tasks:
-        alike = get_close_matches(name, tasks)
-        meant = f"did you mean {' or '.join(alike)}? " if alike else ""
         raise UserError(
-            f"unknown task {name!r}: {meant}`attentiontuner tasks` lists them; for a task of your own write "
-            "`attentiontuner --import FILE ...`"
+            f"unknown task {name!r}: {meant(name, tasks)}`attentiontuner tasks` lists them; for a task of your own "
+            "write `attentiontuner --import FILE ...`"
         )
     return tasks[name].with_settings(settings or {})
