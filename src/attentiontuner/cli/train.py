@@ -2,13 +2,14 @@
 
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
-from attentiontuner.cli.options import borrows
+from attentiontuner.cli.options import borrows, grouped
 from attentiontuner.cli.values import check_device, check_folder, parse_bytes, parse_duration, parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
@@ -36,6 +37,23 @@ KEPT = (*RECIPE, "window")
 """What a run that goes on keeps where it is not given: the recipe, and the windows that its network is made for."""
 
 
+GROUPS = {
+    "data": ("test_data", "test_fraction", "demos", "include_failed", "memory_limit"),
+    "recipe": (
+        *("method", "epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "weight_decay"),
+        *("window", "parts", "seed", "device", "precision"),
+    ),
+    "network": (*(item.name for item in fields(NetworkOptions)), "model"),
+    "label": ("annotator", "labels", "memory_weight", "heads", "split_pairs", "attend_self"),
+    "saving and showing": (
+        *("budget", "keep", "checkpoint_seconds", "log", "eval_every", "eval_episodes", "heatmap_epochs"),
+    ),
+    "study": ("pairs", "annotated_fraction", "noise_p", "noise_q", "late", "learn_padding"),
+}
+"""What help shows together."""
+
+
+@grouped(GROUPS)
 @borrows("choices", TrainConfig, DECIDED_HERE, NOT_GIVEN)
 @borrows("network", NetworkOptions)
 def train(
@@ -88,8 +106,8 @@ def train(
     store = DemoStore.open(data, choices.get("annotator"))
     chosen = _task(task, store, data, out)
     test = None if test_data is None else DemoStore.open(test_data)
-    fields = {**NetworkOptions(**network).changes(), **parse_settings(model, "--model")}
-    parse_encoders(str(fields.get("encoders", "")), chosen.observation)
+    sizes = {**NetworkOptions(**network).changes(), **parse_settings(model, "--model")}
+    parse_encoders(str(sizes.get("encoders", "")), chosen.observation)
     if memory_limit is not None:
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
@@ -98,9 +116,9 @@ def train(
     method = choices.pop("method", None) or (begun.method if begun else METHOD)
     if begun is not None and begun.method == method:
         choices = {name: getattr(begun, name) for name in KEPT} | choices
-        fields = begun.model.chosen() | fields
+        sizes = begun.model.chosen() | sizes
     of_recipe = {name: value for name, value in choices.items() if name != "epochs"}
-    config = recipe(chosen, method, fields, store, **choices)
+    config = recipe(chosen, method, sizes, store, **choices)
     demonstrations_of(Run(out).as_begun(config), store, test)
     if config.eval_every:
         chosen.make_env().close()  # one that cannot be played is refused before anything is trained
@@ -119,7 +137,7 @@ def train(
         print(f"attentiontuner: {stop}", file=sys.stderr)
         return stop.exit_code
     if os.environ.get("RANK", "0") == "0":
-        proposed = config if epochs_said else recipe(chosen, method, fields, store, **of_recipe)
+        proposed = config if epochs_said else recipe(chosen, method, sizes, store, **of_recipe)
         print(_summary(result, config, proposed.epochs))
     return 0
 
