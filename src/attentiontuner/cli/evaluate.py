@@ -127,8 +127,9 @@ def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]
     return task_of(run, settings)
 
 
-def task_of(run: Run, settings: dict[str, Any]) -> "Task":
-    """The task a run was trained on, with these settings in place of its own; one that cannot be played is refused."""
+def task_of(run: Run, settings: dict[str, Any], verb: str = "evaluate") -> "Task":
+    """The task a run was trained on, with these settings in place of its own; one that cannot be played is refused by
+    the command `verb`."""
     from attentiontuner.tasks.task import all_tasks, get_task
 
     trained_on, trained_with = run.task()
@@ -136,7 +137,7 @@ def task_of(run: Run, settings: dict[str, Any]) -> "Task":
         raise UserError(
             f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "
             f"file, such as register_task(Task.from_env(ENVIRONMENT, name={trained_on!r})), and write "
-            "`attentiontuner --import FILE evaluate ...`; or ask it step by step from Python, with load_policy"
+            f"`attentiontuner --import FILE {verb} ...`; or ask it step by step from Python, with load_policy"
         )
     chosen = get_task(trained_on, {**trained_with, **settings})
     if settings:

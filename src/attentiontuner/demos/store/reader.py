@@ -65,6 +65,15 @@ class DemoStore:
             annotators_of(root, annotator)
         return cls(root, manifest, annotator)
 
+    @classmethod
+    def of(cls, data: "DemoStore | Path | str", annotator: str | None = None) -> "DemoStore":
+        """`data` itself, or the data set in that folder; with the pairs of `annotator`, where one is given."""
+        if isinstance(data, DemoStore):
+            return data if annotator is None else data.annotated_by(annotator)
+        if isinstance(data, Path | str):
+            return cls.open(data, annotator)
+        raise UserError(f"a {type(data).__name__} is no data set: give a DemoStore, or the folder of one")
+
     @property
     def task(self) -> str:
         """Name of the task."""
