@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from attentiontuner.data import source
 from attentiontuner.insight import need, steps
 from attentiontuner.insight.memoryless import observation_encoder
 from attentiontuner.insight.need import find_need
@@ -36,6 +37,18 @@ def test_in_blocks_observations_give_the_same_vectors_and_gradients(observation,
     assert max(sizes[1:]) * observation.nbytes <= max(1000, observation.nbytes)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_many_observations_are_standardised_block_by_block(tmp_path, small_blocks, monkeypatch):
+    packed = cue_store(tmp_path / "data", 8, IMAGE).read_packed()
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(steps, "EMBEDDED_BYTES", 1000)
+    in_blocks = steps.StepData(packed, torch.device("cpu")).observed()
+    assert max(frames.nbytes for frames, _ in in_blocks) <= 1000
+    monkeypatch.setattr(steps, "EMBEDDED_BYTES", 2**27)
+    ((frames, seen),) = steps.StepData(packed, torch.device("cpu")).observed()
+    assert np.array_equal(np.concatenate([block for block, _ in in_blocks]), frames)
+    assert np.array_equal(np.concatenate([count for _, count in in_blocks]), seen)
 
 
 def test_steps_that_see_large_images_are_judged_a_few_at_once(tmp_path, small_blocks, monkeypatch):

@@ -199,3 +199,14 @@ def test_only_what_takes_long_is_stopped(monkeypatch) -> None:
     with pytest.raises(Abandoned):
         draw_after_a_while(Attentive())
     assert torch.equal(torch.get_rng_state(), generator)
+
+
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_a_batch_has_the_room_that_frames_leave(tmp_path: Path, monkeypatch, limit: int | None) -> None:
+    """All frames where they are held, else as many as the limit allows, and what it takes to read a shard."""
+    store, asked = toy_store(tmp_path / "data"), []
+    monkeypatch.setattr(train_module, "parts_for", lambda *given: asked.append(given[-1]) or 1)
+    train(toy_config(epochs=1, memory_limit=limit), store, tmp_path / "run", device="cpu")
+    largest = max(shard.distinct_frames for shard in store.manifest.shards) * store.observation.nbytes
+    whole = frame_bytes(store, np.arange(19)) + frame_bytes(store, np.arange(19, 24))
+    assert asked == [whole if limit is None else limit + 3 * largest]

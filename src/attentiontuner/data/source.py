@@ -130,13 +130,13 @@ class Source:
         """All training observations in blocks of distinct ones `[u, bytes]`, with how many steps saw each `[u]`."""
         if self.memory_limit is None:
             data = next(self.chunks(0)).data
-            yield from _blocks(data.frames, data.packed.frame_index)
+            yield from in_blocks(data.frames, data.packed.frame_index)
             return
         plan = self._plan(0)
         with progress(f"look at {self.store.task}", len(self)) as bar:
             for rows, _ in plan:
                 packed = self._read(rows)
-                yield from _blocks(torch.from_numpy(packed.frames), packed.frame_index)
+                yield from in_blocks(torch.from_numpy(packed.frames), packed.frame_index)
                 bar.advance(len(rows))
 
     def actions(self) -> Iterator[NDArray[np.generic]]:
@@ -228,7 +228,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
+def in_blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
     """Frames `[U, bytes]` in blocks, with how often each occurs among `frame_index` `[S]`."""
     seen = np.bincount(frame_index, minlength=len(frames))
     size = max(1, BLOCK_BYTES * len(frames) // max(frames.nbytes, 1))

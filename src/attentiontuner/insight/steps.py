@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attentiontuner.data.source import frame_bytes
+from attentiontuner.data.source import frame_bytes, in_blocks
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.demos.store.reader import DemoStore
 
@@ -77,7 +77,9 @@ class StepData:
         return len(self.actions)
 
     def observed(self) -> list[tuple[NDArray[np.uint8], Integers]]:
-        """Its distinct observations, with how many steps saw each."""
+        """Its distinct observations, with how many steps saw each; of many and large ones in blocks."""
+        if self.packed.frames.nbytes > EMBEDDED_BYTES:
+            return list(in_blocks(torch.from_numpy(self.packed.frames), self.packed.frame_index))
         return [(self.packed.frames, np.bincount(self.packed.frame_index, minlength=len(self.packed.frames)))]
 
     def steps(self, rows: Integers) -> Steps:

@@ -25,10 +25,10 @@ from attentiontuner.models.kernels import (
     sinusoids,
 )
 from attentiontuner.models.network import Observed
+from attentiontuner.models.own_encoders import own_encoder
 from attentiontuner.models.parts import CellKinds, decode, first_of_channel, split_parts
 from attentiontuner.models.sizes import SMALLEST_IMAGE, Embedder, Images, images_for
-from attentiontuner.models.standard import Exact, Moments, Standard
-from attentiontuner.spaces.encoders import make_encoder
+from attentiontuner.models.standard import Moments, Standard
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 LARGEST_MAP = 8
@@ -220,32 +220,16 @@ class VectorEmbedding(nn.Module):
         return self.vector(decode(encoded, self.part))
 
 
-class Own(Exact):
-    """An encoder of one's own, in the precision it was made in."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Values `[U, …]` → features `[U, places, channels]`."""
-        features: Tensor = self.encoder(values)
-        return features[:, None] if features.dim() == 2 else features
-
-
 class OwnEmbedding(nn.Module):
     """A part through an encoder of one's own, and its features, normalised, through one layer: bytes `[U, nbytes]` →
     `[U, D]`."""
 
     def __init__(self, part: Part, d_model: int, name: str) -> None:
         super().__init__()
-        self.part, self.own = part, Own(make_encoder(name, part))
-        with torch.no_grad():
-            found = self.own(decode(torch.zeros(2, part.nbytes, dtype=torch.uint8), part))
-        if found.dim() != 3 or len(found) != 2 or not found.is_floating_point():
-            shape = f"{found.dtype} of shape {tuple(found.shape)}"
-            raise UserError(f"encoder {name!r} makes {shape} of 2 of {part}: give floats [n, C] or [n, places, C]")
-        self.places, self.channels = found.shape[1:]
+        self.part, two = part, decode(torch.zeros(2, part.nbytes, dtype=torch.uint8), part)
+        if part.kind != "grid":
+            two[1:] += 1
+        self.own, (self.places, self.channels) = own_encoder(name, part, two)
         self.norm = nn.LayerNorm(self.channels)
         self.fc = nn.Sequential(nn.Linear(self.places * self.channels, d_model), nn.Tanh())
 
