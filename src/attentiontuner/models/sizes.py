@@ -191,6 +191,9 @@ BEFORE_NUMBERS = {"beside": False, "last_action": True}
 BEFORE_WINDOWS = {"keeps": False}
 """The same of those made before there were windows."""
 
+BEFORE_PRODUCTS = {"products": False}
+"""The same of those made before vectors in view were multiplied by what is recalled."""
+
 GONE = {
     **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
     **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
@@ -221,6 +224,8 @@ class RecallConfig(NetworkConfig):
         last_action: a token knows the action before it; None: where actions are choices. Numbers within bounds change
             so little from step to step that a network which sees the last ones repeats them, and recalls nothing.
         beside: vectors that are recalled are laid beside the one in view; None: where there are vectors.
+        products: numbers made of what is recalled are multiplied by numbers made of the vector in view, which looks
+            things up in it; None: where recalled vectors are laid beside it and actions are numbers within bounds.
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
@@ -254,6 +259,7 @@ class RecallConfig(NetworkConfig):
     looks: int = 8
     last_action: bool = None  # type: ignore[assignment]
     beside: bool = None  # type: ignore[assignment]
+    products: bool = None  # type: ignore[assignment]
     dropped_cells: float = 0.1
     timing: Timing = "turned"
     positions: bool = True
@@ -271,6 +277,9 @@ class RecallConfig(NetworkConfig):
             object.__setattr__(self, "last_action", self.actions.kind != "box")
         if self.beside is None:
             object.__setattr__(self, "beside", "vector" in self.observation.kinds)
+        if self.products is None:
+            object.__setattr__(self, "products", self.beside and self.actions.kind == "box")
+        self.check_range("products", self.beside or not self.products, "false, as recalled vectors are not beside")
         self.check_range("images", self.images in get_args(Images), "'paper' or 'residual'")
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         if self.layers is None:
@@ -298,7 +307,7 @@ class RecallConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = {**BEFORE, **BEFORE_NUMBERS, **BEFORE_WINDOWS, **value}
+        given = {**BEFORE, **BEFORE_NUMBERS, **BEFORE_WINDOWS, **BEFORE_PRODUCTS, **value}
         for name, usual in GONE.items():
             said = given.pop(name, usual)
             if said != usual and not (name == "when" and value.get("positions") is False):
