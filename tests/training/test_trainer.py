@@ -92,7 +92,8 @@ def test_the_seed_decides_everything_and_global_generators_are_left_alone(tmp_pa
     store = toy_store(tmp_path / "data")
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    runs = [train(toy_config(seed=seed), store, tmp_path / str(i), device="cpu") for i, seed in enumerate((1, 1, 2))]
+    given = ((1, store), (1, str(store.path)), (2, store))  # a folder is as good as what is in it
+    runs = [train(toy_config(seed=seed), data, tmp_path / str(i), device="cpu") for i, (seed, data) in enumerate(given)]
     assert torch.equal(torch.get_rng_state(), before)
     first, second, other = (without_times(run.metrics) for run in runs)
     assert first == second

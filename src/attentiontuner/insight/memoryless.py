@@ -23,7 +23,16 @@ def observation_encoder(observation: ObservationSpec) -> ObservationMemory:
     """Bytes `[U, nbytes]`, standardised with the training set, → vectors `[U, D]`, and a memory that nobody reads."""
     images = images_for(observation)
     options = MemoryOptions(
-        WIDTH, head=1, bounded=False, alike=False, points=0, looks=0, dropped_cells=DROPPED, images=images, beside=False
+        WIDTH,
+        head=1,
+        points=0,
+        looks=0,
+        bounded=False,
+        alike=False,
+        dropped_cells=DROPPED,
+        images=images,
+        beside=False,
+        products=False,
     )
     return observation_memory(observation, options)
 

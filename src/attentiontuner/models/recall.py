@@ -149,6 +149,7 @@ class RecallTransformer(Network):
             dropped_cells=config.dropped_cells,
             images=config.images,
             beside=config.beside,
+            products=config.products,
         )
         self.observation_embedding = observation_memory(config.observation, options, config.own_encoders)
         # The last row: no action yet.

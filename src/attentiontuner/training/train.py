@@ -62,10 +62,10 @@ class TrainResult:
 
 def train(
     config: TrainConfig,
-    data: DemoStore,
+    data: DemoStore | Path | str,
     out: Path | str,
     *,
-    test_data: DemoStore | None = None,
+    test_data: DemoStore | Path | str | None = None,
     evaluate: Evaluate | None = None,
     device: str | None = None,
     budget_seconds: float | None = None,
@@ -74,8 +74,8 @@ def train(
     """Train in the run folder `out`, or go on with the run there.
 
     Args:
-        config: the run; see `paper_config` for the paper's.
-        data: the demonstrations; the last of them are the test set where `test_data` is not given.
+        config: the run; see `recipe`.
+        data: the demonstrations, or their folder; the last of them are the test set where `test_data` is not given.
         out: the run folder.
         test_data: demonstrations to test on.
         evaluate: model → success rate in [0, 1], called every `config.eval_every` epochs.
@@ -86,6 +86,8 @@ def train(
     SIGINT and SIGTERM save the run and raise `Interrupted`.
     """
     started, run = time.monotonic(), Run(Path(out))
+    data = DemoStore.of(data)
+    test_data = None if test_data is None else DemoStore.of(test_data)
     checked_boards(log)
     place, config = choose_device(device), run.as_begun(config)
     episodes, (test_store, test_episodes) = demonstrations_of(config, data, test_data)
