@@ -5,6 +5,7 @@ import threading
 import time
 import tracemalloc
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.source import Source, frame_bytes
 from attentiontuner.demos import DemoStore
+from attentiontuner.demos.store import shards
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.methods.tuner import AttentionTuner
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.training.step import held_out_metrics
 from attentiontuner.training.train import _test_source, train
+from tests.insight.cues import BOTH, cue_store
 from tests.training.toys import toy_config, toy_store
 
 CPU = torch.device("cpu")
@@ -153,11 +156,29 @@ def test_the_episodes_of_a_batch_are_known_without_reading(tmp_path: Path, monke
 
 def test_frames_are_held_once_while_they_are_read(tmp_path: Path) -> None:
     store = toy_store(tmp_path, "image", 40, 1, frames=1000)
-    size = frame_bytes(store, np.arange(40))
+    assert peak_of(store.annotated_by(None).read_packed) < 1.4 * frame_bytes(store, np.arange(40))
+
+
+def test_a_shard_takes_three_times_its_frames_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the frames that are taken from it, whichever was read before."""
+    monkeypatch.setattr(shards, "CHUNK_BYTES", 2**16)  # as small beside a shard as it is beside a large one
+    images = toy_store(tmp_path / "images", "image", 60, 20, frames=10_000)
+    rows = np.arange(20)
+    assert peak_of(images.annotated_by(None).read_packed) < frame_bytes(images, np.arange(60)) + 3 * frame_bytes(
+        images, rows
+    )
+    parts = cue_store(tmp_path / "parts", 100, BOTH)
+    (entry,) = parts.manifest.shards[:1]
+    size = entry.distinct_frames * parts.observation.nbytes
+    assert peak_of(lambda: parts._read(entry)) < 3.6 * size
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes that were allocated at most while something was done."""
     tracemalloc.start()
     try:
-        store.annotated_by(None).read_packed()
-        assert tracemalloc.get_traced_memory()[1] < 1.4 * size
+        work()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
