@@ -26,9 +26,10 @@ from attentiontuner.core.threads import wait_briefly
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.demos import PackedDemos
 from attentiontuner.methods import all_methods, get_method
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.tasks.task import get_task
-from attentiontuner.training.step import TrainStep, make_optimiser
+from attentiontuner.training.step import TrainStep
 from benchmarks import Row
 
 SEED = 1

@@ -24,7 +24,7 @@ def test_the_example_writes_a_data_set(tmp_path):
     assert run.returncode == 0, run.stderr
     store = DemoStore.open(tmp_path / "data" / "mine")
     store.verify()
-    assert (store.task, store.annotator, len(store), store.complete) == ("mine", "expert", 200, True)
+    assert (store.task, store.annotator, len(store), store.complete) == ("mine", "anna", 200, True)
     assert [tuple(pair) for pair in store[7].memory_pairs()] == [(0, 19, 1)]
 
 
