@@ -25,7 +25,7 @@ from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.explaining import Thing, explain
-from attentiontuner.insight.need import Judges
+from attentiontuner.insight.need import Judges, above_usual, usual
 from attentiontuner.insight.past import with_whole_past
 from attentiontuner.insight.places import Place
 from attentiontuner.insight.questions import Questions, in_question
@@ -39,7 +39,7 @@ FEWEST = 8
 MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 """Steps, and distinct images among them, that are looked at, about."""
 
-VERSION = 2
+VERSION = 3
 """Of the files; those of another are computed again."""
 
 STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
@@ -53,19 +53,27 @@ class Evidence:
 
     Attributes:
         episodes: `[N]` their numbers in the data set. lengths: `[N]` their steps.
-        entropy, surprise: `[S]` of the policy without a memory, in nats.
+        entropy, surprise: `[S]` of the policy without a memory, in nats above what is usual.
+        error: `[S]` how far its best action is from the expert's (`ActionHead.error`).
         asked: the steps in question, with its answers.
         things: what they recall.
-        past: `[S]` nats that every step gains by the whole past.
+        past, past_closer: `[S]` what every step gains by the whole past: nats, and how much less far it is off.
     """
 
     episodes: Integers
     lengths: Integers
     entropy: Floats
     surprise: Floats
+    error: Floats
     asked: Questions
     things: list[Thing]
     past: Floats
+    past_closer: Floats
+
+    @property
+    def numbers(self) -> bool:
+        """Whether actions are numbers."""
+        return self.asked.numbers
 
     @property
     def owner(self) -> Integers:
@@ -80,10 +88,27 @@ class Evidence:
     @property
     def recalled(self) -> Floats:
         """`[S]` nats that every step gains by the frames found."""
-        gains = np.zeros(len(self.surprise), np.float32)
-        for thing in self.things:
-            gains[self.asked.step] += thing.gain
-        return gains
+        return self._of_steps([thing.gain for thing in self.things])
+
+    @property
+    def recalled_closer(self) -> Floats:
+        """`[S]` how much less far the best action of every step is off with the frames found."""
+        return self._of_steps([thing.closer for thing in self.things])
+
+    @property
+    def shown(self) -> tuple[Floats, Floats, Floats]:
+        """What is shown of every step `[S]`, without a memory, with the frames found, with the whole past: surprise in
+        nats. Of numbers that is a density, of which 0 says nothing: their error, in their units."""
+        if self.numbers:
+            return self.error, self.error - self.recalled_closer, self.error - self.past_closer
+        return self.surprise, self.surprise - self.recalled, self.surprise - self.past
+
+    def _of_steps(self, gains: list[Floats]) -> Floats:
+        """The sum of gains `[Q]` of steps in question, of every step `[S]`."""
+        found = np.zeros(len(self.surprise), np.float32)
+        for gain in gains:
+            found[self.asked.step] += gain
+        return found
 
 
 def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | str = "cpu") -> Evidence:
@@ -108,9 +133,10 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
     found = _kept(work / "alone.safetensors", alone, seed)
     head = _head(store, data)
     numbers = store.actions.kind == "box"
+    error = head.error(torch.from_numpy(found["answers"]).to(data.device), data.actions).cpu().numpy()
     time = np.arange(len(data)) - np.repeat(data.packed.starts, data.packed.lengths)
     step = in_question(found["entropy"], time, numbers)
-    asked = Questions.of(data, head, step, found["answers"][step])
+    asked = Questions.of(data, head, step, found["answers"][step], usual(found["surprise"], numbers))
 
     def frames() -> dict[str, NDArray[Any]]:
         label = f"frames of {store.task}"
@@ -119,11 +145,16 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
     def past() -> dict[str, NDArray[Any]]:
         label = f"past of {store.task}"
         args = data, head, store.observation, found["answers"], found["fold"]
-        return {"gain": with_whole_past(*args, seed=seed, label=label)}
+        gain, closer = with_whole_past(*args, seed=seed, label=label)
+        return {"gain": gain, "closer": closer}
 
     things = _unpacked(_kept(work / "frames.safetensors", frames, seed))
-    gain = _kept(work / "past.safetensors", past, seed)["gain"]
-    return Evidence(episodes, store.lengths[episodes], found["entropy"], found["surprise"], asked, things, gain)
+    gained = _kept(work / "past.safetensors", past, seed)
+    entropy, surprise = (above_usual(found[name], numbers) for name in ("entropy", "surprise"))
+    lengths = store.lengths[episodes]
+    return Evidence(
+        episodes, lengths, entropy, surprise, error, asked, things, past=gained["gain"], past_closer=gained["closer"]
+    )
 
 
 def _head(store: DemoStore, data: StepData) -> ActionHead:
@@ -173,7 +204,7 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) ->
     return made
 
 
-COLUMNS = ("time", "share", "gain", "answer", "known")
+COLUMNS = ("time", "share", "gain", "answer", "known", "closer")
 
 
 def _packed(things: list[Thing]) -> dict[str, NDArray[Any]]:
@@ -188,7 +219,7 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> list[Thing]:
     ways = json.loads(arrays["found_by"].tobytes())
     found = []
     for number, own in enumerate(ways):
-        time, share, gain, answer, known = (arrays[f"{number}.{name}"] for name in COLUMNS)
         found_by = tuple(Place(*way) if way else None for way in own)
-        found.append(Thing(time, share, gain, answer, known, found_by))
+        time, share, gain, answer, known, closer = (arrays[f"{number}.{name}"] for name in COLUMNS)
+        found.append(Thing(time, share, gain, answer, known, closer, found_by))
     return found

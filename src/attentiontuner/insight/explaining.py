@@ -50,6 +50,7 @@ class Thing:
         gain: `[Q]` nats by which the expert's action is likelier than without it.
         answer: `[Q, P]` the distribution of the action with it in view.
         known: `[Q, P]` that without knowing the action.
+        closer: `[Q]` by how much the best action that is `known` is less far from the expert's than without it.
         found_by: how it is found, of each fold; None: by its look.
     """
 
@@ -58,6 +59,7 @@ class Thing:
     gain: NDArray[np.float32]
     answer: NDArray[np.float32]
     known: NDArray[np.float32]
+    closer: NDArray[np.float32]
     found_by: tuple[Place | None, ...]
 
 
@@ -73,12 +75,12 @@ def explain(
     with progress(label, most * FOLDS * looks.PASSES) as bar:
         while len(things) < most:
             thing = _one_thing(asked, fold, views, observation, actions, seed + 10 * len(things), bar)
-            before = -asked.log_likelihood(asked.base).sum()
-            if not beyond_chance(by_episode(thing.gain, asked.episode, episodes), float(before) / episodes):
+            before = asked.to_gain()
+            if not beyond_chance(by_episode(thing.gain, asked.episode, episodes), before / episodes):
                 break
             things.append(thing)
             asked = asked.knowing(torch.from_numpy(thing.known).to(asked.base.device))
-            if -float(asked.log_likelihood(asked.base).sum()) < (1 - ALL) * float(before):
+            if asked.to_gain() < (1 - ALL) * before:
                 break
         bar.advance(bar.total - bar.done)
     return things
@@ -122,25 +124,28 @@ def _one_thing(
         np.concatenate([each.cpu().numpy() if isinstance(each, Tensor) else each for each in column])[np.argsort(rows)]
         for column in zip(*(parts for _, parts in found), strict=True)
     ]
-    time, share, gain_of, answer, known = columns
-    return Thing(time, share, gain_of, answer, known, tuple(ways))
+    time, share, gain_of, answer, known, closer = columns
+    return Thing(time, share, gain_of, answer, known, closer, tuple(ways))
 
 
-def _by_look(looker: Looker, judged: Questions, found: bool) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor]:
-    """Time, share, gain, answer and what is known of these questions, by a look; no time unless it has `found` some."""
+def _by_look(looker: Looker, judged: Questions, found: bool) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The columns of a `Thing` of these questions, by a look; no time unless it has `found` some."""
     seen, base = looker.judge(judged), judged.log_likelihood(judged.base)
-    without = seen.without if judged.numbers or seen.without.mean() > base.mean() else base
+    without = seen.without if seen.without.mean() > base.mean() else base
     time = np.where(found, seen.time.cpu().numpy(), -1)
-    return time, seen.share, seen.log_likelihood - without, seen.answer, seen.known
+    closer = judged.closer(seen.known, judged.base)
+    return time, seen.share, seen.log_likelihood - without, seen.answer, seen.known, closer
 
 
-def _by_place(fitted: Fitted, views: Views, judged: Questions) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor]:
-    """Time, share, gain, answer and what is known of these questions, by a place."""
+def _by_place(
+    fitted: Fitted, views: Views, judged: Questions
+) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The columns of a `Thing` of these questions, by a place."""
     moved, time = fitted.moves(views, judged)
     answer = judged.base + moved
     gain = gain_by(judged, moved)
     there = torch.from_numpy(time >= 0).to(gain.device)
-    return time, there.float(), gain, answer, answer
+    return time, there.float(), gain, answer, answer, judged.closer(answer, judged.base)
 
 
 def by_episode(values: NDArray[np.float32], episode: Integers, episodes: int) -> NDArray[np.float64]:

@@ -54,9 +54,11 @@ class Findings:
     Attributes:
         verdict, headline, reasons: in words.
         frames, past: gain by the frames found, and by the whole past.
-        surprise: nats an episode of the policy without a memory.
-        phases: for each phase of the episode: steps, how many of them recall something, and the mean surprise of a step
-            without a memory, with the frames found, with the whole past.
+        numbers: whether actions are numbers.
+        surprise: nats an episode of the policy without a memory, above what is usual.
+        errors: the mean error of a step without a memory, with the frames found, with the whole past.
+        phases: for each phase of the episode: steps, how many of them recall something, and the mean of what is `shown`
+            of a step without a memory, with the frames found, with the whole past.
         suggestions: by place of the episode.
         things: how many things are recalled in an episode, by how many episodes do so.
         recommended: demonstrations to annotate first.
@@ -67,7 +69,9 @@ class Findings:
     reasons: tuple[str, ...]
     frames: Gain
     past: Gain
+    numbers: bool
     surprise: float
+    errors: tuple[float, float, float]
     phases: tuple[tuple[int, int, float, float, float], ...]
     suggestions: dict[int, list[Suggestion]]
     things: dict[int, int]
@@ -93,7 +97,7 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     surprise = by_episode(evidence.surprise, owner, number)
     frames, past = (by_episode(gain, owner, number) for gain in (evidence.recalled, evidence.past))
     by_past = beyond_chance(past, float(surprise.mean()))
-    unsure = actions.kind != "box" and float(evidence.entropy.mean()) >= UNSURE
+    unsure = not evidence.numbers and float(evidence.entropy.mean()) >= UNSURE
     verdict: Verdict = "needed" if evidence.things or by_past else "unclear" if unsure else "not needed"
     suggestions = _suggestions(evidence, actions, by_past) if verdict != "not needed" else {}
     phases = _phases(evidence, suggestions)
@@ -104,7 +108,18 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     headline, reasons = _words(evidence, verdict, gains, together, len(recommended), suggestions)
     mean = float(surprise.mean())
     found = dict(sorted(things.items()))
-    return Findings(verdict, headline, reasons, *gains, mean, phases, suggestions, found, recommended)
+    errors = _errors(evidence, np.ones(len(owner), np.bool_))
+    numbers = evidence.numbers
+    return Findings(verdict, headline, reasons, *gains, numbers, mean, errors, phases, suggestions, found, recommended)
+
+
+def _errors(evidence: Evidence, steps: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """The mean error at some of the steps `[S]`, without a memory, with the frames found, with the whole past."""
+    without, frames, past = (
+        float((evidence.error - closer)[steps].mean()) if steps.any() else 0.0
+        for closer in (np.zeros_like(evidence.error), evidence.recalled_closer, evidence.past_closer)
+    )
+    return without, frames, past
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
@@ -129,20 +144,32 @@ def _suggestions(evidence: Evidence, actions: ActionSpec, by_past: bool) -> dict
     else:
         rows = np.flatnonzero(evidence.entropy[asked.step] >= np.median(evidence.entropy[asked.step]))
     before = asked.log_likelihood(asked.base).exp().cpu().numpy()
+    off, off_with = _off(evidence)
     for row in rows:
         q, action = int(asked.time[row]), _named(actions, asked.data.packed.actions[asked.step[row]])
         own = found.setdefault(int(asked.episode[row]), [])
         chance = float(before[row])
-        for thing in evidence.things:
+        for thing, with_it in zip(evidence.things, off_with, strict=True):
             p = int(thing.time[row])
             if p >= 0 and all(each.p != p for each in own if each.q == q):
-                reason = _reason(actions, action, chance, p, float(thing.gain[row]))
+                if evidence.numbers:
+                    reason = f"the best action is {off[row]:.2g} off; with step {p} in view {with_it[row]:.2g}"
+                else:
+                    reason = _reason(action, chance, p, float(thing.gain[row]))
                 own.append(Suggestion(q, p, float(thing.share[row]), float(thing.gain[row]), reason))
-            if actions.kind != "box":
-                chance = min(1.0, chance * math.exp(min(float(thing.gain[row]), 50)))
+            chance = min(1.0, chance * math.exp(min(float(thing.gain[row]), 50)))
         if not evidence.things:
             own.append(Suggestion(q, None, 0.0, 0.0, _no_frame(actions, action, chance, by_past)))
     return found
+
+
+@torch.no_grad()
+def _off(evidence: Evidence) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+    """How far the best action is off at the steps in question, `[Q]`: without a memory, and with each thing in view."""
+    asked = evidence.asked
+    answers = [asked.base, *(torch.from_numpy(thing.answer).to(asked.base.device) for thing in evidence.things)]
+    off = [asked.head.error(each, asked.actions).cpu().numpy() for each in answers]
+    return off[0], off[1:]
 
 
 def _named(actions: ActionSpec, action: Any) -> str:
@@ -153,9 +180,7 @@ def _percent(chance: float) -> str:
     return f"{100 * chance:.0f} %" if 0.005 <= chance <= 0.995 else "under 1 %" if chance < 0.5 else "over 99 %"
 
 
-def _reason(actions: ActionSpec, action: str, chance: float, p: int, gain: float) -> str:
-    if actions.kind == "box":
-        return f"with step {p} in view what the expert did is {math.exp(min(gain, 50)):.1f} times as likely"
+def _reason(action: str, chance: float, p: int, gain: float) -> str:
     after = _percent(min(1.0, chance * math.exp(min(gain, 50))))
     return f"what is in view gives {action} a chance of {_percent(chance)}; with step {p} in mind it is {after}"
 
@@ -175,19 +200,23 @@ def phase_of(evidence: Evidence) -> Integers:
     return np.asarray(len(PHASES) * evidence.time // np.repeat(evidence.lengths, evidence.lengths))
 
 
+def _with_pairs(evidence: Evidence, suggestions: dict[int, list[Suggestion]]) -> NDArray[np.bool_]:
+    """`[S]` which steps recall something."""
+    starts = np.cumsum(evidence.lengths) - evidence.lengths
+    deciding = np.zeros(len(evidence.surprise), np.bool_)
+    for place, own in suggestions.items():
+        deciding[[starts[place] + each.q for each in own]] = True
+    return deciding
+
+
 def _phases(
     evidence: Evidence, suggestions: dict[int, list[Suggestion]]
 ) -> tuple[tuple[int, int, float, float, float], ...]:
     phase, rows = phase_of(evidence), []
-    starts = np.cumsum(evidence.lengths) - evidence.lengths
-    deciding = np.zeros(len(phase), np.bool_)
-    for place, own in suggestions.items():
-        deciding[[starts[place] + each.q for each in own]] = True
+    deciding = _with_pairs(evidence, suggestions)
     for number in range(len(PHASES)):
         there = phase == number
-        surprise = evidence.surprise[there]
-        means = [surprise, surprise - evidence.recalled[there], surprise - evidence.past[there]]
-        without, frames, past = (float(each.mean()) if there.any() else 0.0 for each in means)
+        without, frames, past = (float(each[there].mean()) if there.any() else 0.0 for each in evidence.shown)
         rows.append((int(there.sum()), int(deciding[there].sum()), without, frames, past))
     return tuple(rows)
 
@@ -271,6 +300,13 @@ def _words(
     alone = f"A policy that sees only the present gives the expert's action a chance above one half at {share:.1f} % of"
     alone += " all steps, in demonstrations it was not trained on."
     no_gain = "Neither earlier frames nor the whole past make the expert's actions likelier, beyond chance."
+    if evidence.numbers:
+        alone = (
+            f"A policy that sees only the present is {evidence.error.mean():.3f} off the expert's action on average, "
+            f"at half of all steps less than {np.median(evidence.error):.3f}, in demonstrations it was not trained on. "
+            "(The mean distance of an action's numbers from the expert's, in their units.)"
+        )
+        no_gain = "Neither earlier frames nor the whole past bring it nearer to the expert's actions, beyond chance."
     if verdict == "not needed":
         caution = "Where actions are numbers, or are drawn at random, what is left is taken for chance."
         return "Memory is not your problem.", (alone, no_gain, caution)
@@ -284,19 +320,25 @@ def _words(
         )
     said = [alone]
     if evidence.things:
-        said.append(
+        likelier = (
             f"{counted(steps, 'step', form=',')} of {total:,} recall something. What they recall makes the expert's "
-            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f}), of {surprise:.2f} "
-            "nats of surprise without it."
+            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f})"
         )
+        if evidence.numbers:
+            without, with_them, _ = _errors(evidence, _with_pairs(evidence, suggestions))
+            said.append(f"{likelier}; at these steps it takes the error from {without:.3f} to {with_them:.3f}.")
+        else:
+            said.append(f"{likelier}, of {surprise:.2f} nats of surprise without it.")
         said += [f"Recalled is {thing_words(thing)}." for thing in evidence.things]
     left = surprise - frames.mean
     if together:
+        errors = _errors(evidence, np.ones(total, np.bool_))
+        nearer = f" (of all steps the error falls from {errors[0]:.3f} to {errors[2]:.3f})" if evidence.numbers else ""
         said.append(
-            f"The whole past gains {past.mean:.2f} nats a demonstration, more than any single frame tells: several "
-            "things may be recalled together, such as how many there were, or in which order."
+            f"The whole past gains {past.mean:.2f} nats a demonstration{nearer}, more than any single frame tells: "
+            "several things may be recalled together, such as how many there were, or in which order."
         )
-    elif evidence.things and left > LEFT * surprise:
+    elif evidence.things and not evidence.numbers and left > LEFT * surprise:
         said.append(
             f"{left:.2f} nats a demonstration are told by nothing that was found: chance, or a memory of several "
             "things together."

@@ -100,14 +100,25 @@ def _gains(evidence: Evidence, findings: Findings) -> str:
         "a chance of one half, 2.3 of a tenth. What the past takes away of it, in demonstrations that nothing was "
         "learned from, is what a memory is worth."
     )
+    if evidence.numbers:
+        text = (
+            "Of numbers only differences of likelihood say something: 0 nats is a policy that sees the present alone, "
+            "each nat more makes what the expert did 2.7 times as likely. The error is the mean distance of an "
+            "action's numbers from the expert's, in the actions' units: 0 is what the expert did. Both are measured in "
+            "demonstrations that nothing was learned from."
+        )
     caption = (
         "Bars: mean over demonstrations; thin lines: two standard errors. A gain whose line touches 0 may be chance."
     )
     rows = [
-        (name, f"{gain.mean:.3f}", f"± {2 * gain.error:.3f}", f"{gain.errors:.1f}")
+        [name, f"{gain.mean:.3f}", f"± {2 * gain.error:.3f}", f"{gain.errors:.1f}"]
         for name, gain in (("earlier frames, one by one", findings.frames), ("the whole past", findings.past))
     ]
-    head = ("gained by", "nats a demonstration", "two standard errors", "standard errors above 0")
+    head = ["gained by", "nats a demonstration", "two standard errors", "standard errors above 0"]
+    if findings.numbers:
+        rows = [["nothing: the present alone", "0", "", ""], *rows]
+        rows = [[*row, f"{error:.4f}"] for row, error in zip(rows, findings.errors, strict=True)]
+        head.append("mean error of all steps")
     return _section("Does the past help?", _text(text), _figure(figures.gains(findings), caption), _table(head, rows))
 
 
@@ -120,7 +131,7 @@ def _when(evidence: Evidence, findings: Findings) -> str:
         "phase of the episode",
         "steps",
         "need a memory",
-        "surprise without a memory",
+        "error without a memory" if evidence.numbers else "surprise without a memory",
         "with the frames found",
         "with the whole past",
     )
@@ -130,7 +141,11 @@ def _when(evidence: Evidence, findings: Findings) -> str:
     return _section(
         "When is a memory needed?",
         _figure(figures.along_the_episode(evidence), caption),
-        _text("Surprise is in nats a step, the mean over all steps of the phase."),
+        _text(
+            "The error is in the actions' units, the mean over all steps of the phase."
+            if evidence.numbers
+            else "Surprise is in nats a step, the mean over all steps of the phase."
+        ),
         _table(head, rows),
     )
 
@@ -228,7 +243,8 @@ def _method() -> str:
         "look) or by its look, with a network that learns where to look and what that tells. A recurrent network is "
         "given the whole past. What either gains with the past hidden is not counted: that is no memory.",
         "A gain counts if it lies three standard errors above nothing, takes away a twentieth of the surprise, and is "
-        "0.02 nats a demonstration at least.",
+        "0.02 nats a demonstration at least. Where actions are numbers the surprise is counted from that of a usual "
+        "step, which half of the steps do not reach.",
         "It cannot tell chance from a memory that it did not find. Where an action hangs on a count, an order or the "
         "parity of many frames, no single frame tells anything, and only the whole past may. A frame that looks like "
         "the one recalled may be named in its place. And an expert who remembers what the present shows anyway needs "
