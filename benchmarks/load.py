@@ -3,9 +3,9 @@
 python -m benchmarks.load studio                10,000 demonstrations, 20 clients, ten minutes
 python -m benchmarks.load cells                 `reproduce` with 500 cells of scale smoke
 python -m benchmarks.load episodes              an evaluation of 100,000 episodes
-python -m benchmarks.load large --folder DIR    30 GB of images, trained on, annotated by the run and in the studio
-                                                with 8 GB of memory (Linux, as root; DIR is filled, or gone on with,
-                                                and stays)
+python -m benchmarks.load large --folder DIR    30 GB of images, trained on, annotated by the run, reported on and in
+                                                the studio with 8 GB of memory (Linux, as root; DIR is filled, or gone
+                                                on with, and stays)
 """
 
 import argparse
@@ -209,12 +209,13 @@ def much_data(folder: Path, gigabytes: float, memory: float, minutes: float | No
     seconds = time.monotonic() - started
     print(f"{len(store):,} demonstrations, {on_disk / 1e9:.1f} GB on the disk, made in {seconds:,.0f} s")
     options = ["--encoders", "dct", "--epochs", "1", "--batch-size", "8", "--labels", "exact", *SMALL]
-    options += ["--memory-limit", f"{memory / 4:g}GB", *(["--budget", f"{minutes:g}m"] if minutes else [])]
+    options += ["--budget", f"{minutes:g}m"] if minutes else []
     own = ["--import", str(ENCODER)]
     steps = {
         "inspect --verify": ["inspect", str(data), "--verify"],
         "train": [*own, "train", "noise", "--data", str(data), "--out", str(run), *options],
         "annotate by the run": [*own, "annotate", str(data), "--by", str(run), "--as", "machine", "--threshold", "0.9"],
+        "memory-report": ["memory-report", str(data), "--out", str(folder / "report")],
     }
     with bounded(memory) as group:
         for what, words in steps.items():

@@ -26,12 +26,13 @@ from attentiontuner.data.tokens import expert_matrix
 from attentiontuner.demos import DemoStore, PackedDemos
 from attentiontuner.losses import memory_loss
 from attentiontuner.methods import DataFacts
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.models.sizes import TransformerConfig
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.runs.devices import choose_device, threads_for
 from attentiontuner.spaces.observation import MINIGRID_SYMBOLS
 from attentiontuner.tasks.task import get_task
-from attentiontuner.training.step import TrainStep, make_optimiser
+from attentiontuner.training.step import TrainStep
 from benchmarks import Row
 
 SEED = 1

@@ -43,7 +43,7 @@ TASK = at.register_task(at.Task.from_env("Cloakroom-v0", expert=CloakroomExpert)
 def compare(demonstrations=50, episodes=300, **choices):
     store = at.collect(TASK, demonstrations, seed=1, out="data/cloakroom")
     for method in ("recall", "recall-vanilla"):
-        config = at.paper_config(TASK, method, data=at.facts_of(store), **choices)
+        config = at.recipe(TASK, method, data=store, **choices)
         run = at.train(config, store, f"runs/cloakroom-{method}").run
         _, summary = at.evaluate(at.load_policy(run), TASK, episodes)
         print(f"{method}: {summary['success_rate']:.1%} of {episodes} episodes solved")

@@ -31,6 +31,16 @@ def test_equation_four_by_hand():
     assert memory_loss(attention, expert, torch.tensor([2])).item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("loss", [memory_loss, memory_loss_from_scores])
+def test_an_array_is_told_how_it_becomes_a_tensor(loss):
+    array, tensor = np.eye(2, dtype=np.float32)[None], torch.eye(2)[None]
+    assert loss(tensor, tensor, np.array([2])).isfinite()
+    with pytest.raises(UserError, match=rf"^{loss.__name__}: expert is a ndarray: give a tensor, torch.as_tensor\(exp"):
+        loss(tensor, array, [2])
+    with pytest.raises(UserError, match="is a ndarray: give a tensor"):
+        loss(array, tensor, [2])
+
+
 def test_equation_four_counts_each_trajectorys_own_entries():
     generator = torch.Generator().manual_seed(0)
     attention = torch.rand(2, 6, 6, generator=generator).tril().softmax(-1).tril()

@@ -13,7 +13,7 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.success import LengthAtLeast, ReturnAtLeast, recorded_success, reported_success
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec, Part
-from attentiontuner.tasks.task import Task, all_tasks, get_task, register_task
+from attentiontuner.tasks.task import Task, all_tasks, get_task, list_tasks, register_task
 from tests.toy_task import TOY, ToyEnv
 
 
@@ -294,3 +294,9 @@ def test_a_task_of_a_notebook_is_played_in_its_own_process(tmp_path):
     said = ran.stderr.splitlines()[-1]
     assert "UserError: task 'light' cannot be sent to worker processes" in said
     assert "the environment of a notebook: put it into a file and import that, or use --workers 0" in said
+
+
+def test_the_names_of_tasks_are_listed_in_python():
+    names = list_tasks()
+    assert {"hallway", "counting", "tmaze"} <= set(names)
+    assert all(get_task(name).name == name for name in names)

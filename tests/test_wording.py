@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, size
 
 SOURCE = Path(__file__).parent.parent / "src" / "attentiontuner"
 PLURAL = re.compile(
@@ -18,6 +18,12 @@ def test_one_thing_and_several():
     assert counted(1, "batch", "batches") == "1 batch"
     assert counted(3, "batch", "batches") == "3 batches"
     assert counted(1200, "episode", form=",") == "1,200 episodes"
+
+
+def test_small_things_are_in_kilobytes():
+    assert [size(nbytes) for nbytes in (400, 999_000, 1_000_000, 1_234_567_890)] == [
+        "0 kB", "999 kB", "1.00 MB", "1,234.57 MB",
+    ]  # fmt: skip
 
 
 def test_no_message_says_one_pairs():

@@ -33,6 +33,7 @@ _HOMES = {
     "Instructions": "attentiontuner.tasks",
     "register_task": "attentiontuner.tasks",
     "get_task": "attentiontuner.tasks",
+    "list_tasks": "attentiontuner.tasks",
     "ReturnAtLeast": "attentiontuner.core.success",
     "LengthAtLeast": "attentiontuner.core.success",
     "Decision": "attentiontuner.experts",
@@ -47,10 +48,13 @@ _HOMES = {
     "register_method": "attentiontuner.methods",
     "register_encoder": "attentiontuner.spaces.encoders",
     "TrainConfig": "attentiontuner.runs.config",
+    "recipe": "attentiontuner.runs.config",
     "paper_config": "attentiontuner.runs.config",
     "facts_of": "attentiontuner.methods",
     "train": "attentiontuner.training.train",
     "load_policy": "attentiontuner.evaluation.opening",
+    "ModelPolicy": "attentiontuner.evaluation.policy",
+    "Policy": "attentiontuner.evaluation.rollout",
     "evaluate": "attentiontuner.evaluation.evaluate",
     "rollout": "attentiontuner.evaluation.rollout",
     # errors
@@ -78,6 +82,8 @@ if TYPE_CHECKING:
     from attentiontuner.demos.pairs import PairTable as PairTable
     from attentiontuner.evaluation.evaluate import evaluate as evaluate
     from attentiontuner.evaluation.opening import load_policy as load_policy
+    from attentiontuner.evaluation.policy import ModelPolicy as ModelPolicy
+    from attentiontuner.evaluation.rollout import Policy as Policy
     from attentiontuner.evaluation.rollout import rollout as rollout
     from attentiontuner.experts import Decision as Decision
     from attentiontuner.experts import Expert as Expert
@@ -88,6 +94,7 @@ if TYPE_CHECKING:
     from attentiontuner.methods import register_method as register_method
     from attentiontuner.runs.config import TrainConfig as TrainConfig
     from attentiontuner.runs.config import paper_config as paper_config
+    from attentiontuner.runs.config import recipe as recipe
     from attentiontuner.spaces import ActionSpec as ActionSpec
     from attentiontuner.spaces import ObservationSpec as ObservationSpec
     from attentiontuner.spaces import Part as Part
@@ -95,6 +102,7 @@ if TYPE_CHECKING:
     from attentiontuner.tasks import Instructions as Instructions
     from attentiontuner.tasks import Task as Task
     from attentiontuner.tasks import get_task as get_task
+    from attentiontuner.tasks import list_tasks as list_tasks
     from attentiontuner.tasks import register_task as register_task
     from attentiontuner.training.train import train as train
 

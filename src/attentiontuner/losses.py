@@ -122,6 +122,9 @@ def _checked(
     function: str, name: str, given: Tensor, expert: Tensor, lengths: Tensor | Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """E, and which entries are a trajectory's own, bool `[B, n, n]` each on the device of what is given."""
+    for what, array in ((name, given), ("expert", expert)):
+        if not isinstance(array, Tensor):
+            raise UserError(f"{function}: {what} is a {type(array).__name__}: give a tensor, torch.as_tensor({what})")
     lengths = torch.as_tensor(lengths)
     shape = tuple(given.shape)
     if len(shape) != 3 or shape[1] != shape[2] or tuple(expert.shape) != shape or tuple(lengths.shape) != shape[:1]:

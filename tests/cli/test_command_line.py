@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from attentiontuner.cli import COMMANDS, main
+from attentiontuner.cli.train import GROUPS
 from attentiontuner.collecting.collection import collect
 from attentiontuner.experiments.planning.recipes import RECIPES
 from attentiontuner.runs.run import Run
@@ -51,6 +52,20 @@ def test_help_names_values_and_defaults(monkeypatch, capsys):
     text, _ = said_and_left(capsys, "evaluate", "--help")
     assert "[OPTIONS] [RUN]\n" in text
     assert "how many. (default: 1000)" in text
+
+
+def test_the_help_of_train_is_in_boxes(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    text, _ = said_and_left(capsys, "train", "--help")
+    boxes: dict[str, list[str]] = {}
+    for line in text[text.index("positional arguments") :].splitlines():
+        if title := re.fullmatch(r"\W*([\w ]+ options|options|positional arguments)\W*", line):
+            boxes[title[1]] = []
+        elif option := re.match(r".{,2}--([a-z][\w-]+)", line):
+            boxes[list(boxes)[-1]].append(option[1].replace("-", "_").removeprefix("no_"))
+    assert boxes.pop("positional arguments") == []
+    assert boxes.pop("options") == ["data", "out"], "an option that is in no group stands with these"
+    assert boxes == {f"{title} options": list(names) for title, names in GROUPS.items()}
 
 
 def test_the_overview_fits_the_terminal(monkeypatch, capsys):
@@ -196,6 +211,8 @@ MISTAKES = {
     "reproduce table1 --jobs 0": "--jobs 0",
     "reproduce nonsense": "unknown recipe 'nonsense'",
     "reproduce table1 --only nonsense": "--only nonsense",
+    "trian hallway": "unknown command 'trian': did you mean train? the commands are tasks, ",
+    f"{TRAIN} --out run --method recal": "unknown method 'recal': did you mean recall? the methods are ",
     "reproduce table1 --methods nonsense": "unknown method 'nonsense'",
     "report --records . --scale huge": "unknown scale 'huge'",
     f"{TRAIN} --out file": "--out file is a file",

@@ -2,19 +2,23 @@
 
 import errno
 import json
+import re
 import resource
 import signal
 import sys
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from attentiontuner.cli import main
-from attentiontuner.cli.doctor import Machine, core_packages, what_is_slow
+from attentiontuner.cli.doctor import EXTRAS, Machine, core_packages, what_is_slow
+from attentiontuner.cli.tasks import written
 from attentiontuner.cli.values import parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.tasks import task as task_table
-from attentiontuner.tasks.task import Task, register_task
+from attentiontuner.tasks.task import Task, all_tasks, get_task, register_task
 from tests.cli.command import TOY, assert_refused, run
 from tests.demos.examples import KINDS_OF_ACTIONS, make_writer, parts_demonstrations
 
@@ -119,6 +123,19 @@ register_task(replace(TOY, name="far", needs=("no_such_package", "pip install no
     assert_refused(done, "needs the package 'no_such_package'", "pip install no-such-package")
 
 
+def test_every_setting_that_an_environment_takes_is_listed_as_it_is_written(capsys):
+    assert main(["tasks", "hallway"]) == 0
+    assert "length=30, tile_size=12" in capsys.readouterr().out
+    assert main(["tasks", "minigrid-memory-s7"]) == 0
+    assert "size=7, random_length=false, max_steps=null" in capsys.readouterr().out
+    for task in all_tasks().values():
+        assert task.settings.items() <= task.all_settings().items()
+        listed = [f"{name}={written(value)}" for name, value in task.all_settings().items()]
+        assert parse_settings(listed) == task.all_settings()
+    assert replace(get_task("hallway"), needs=("no_such_package", "")).all_settings() == {"length": 30}
+    assert replace(get_task("hallway"), env_id=None).all_settings() == {"length": 30}
+
+
 def test_doctor_names_device_and_packages():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
@@ -126,6 +143,29 @@ def test_doctor_names_device_and_packages():
     for package in ("torch", "zstandard", "memory-gym", "fastapi (extra studio)", "chromium"):
         assert package in done.stdout
     assert {"numpy", "torch", "minigrid", "zstandard"} <= set(core_packages())
+
+
+def test_doctor_knows_every_extra_that_a_user_may_want():
+    said = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = {extra: tuple(line.split(">")[0] for line in lines) for extra, lines in said.items()}
+    assert {**EXTRAS, "docs": wanted["docs"], "dev": wanted["dev"]} == wanted
+
+
+def test_doctor_marks_what_is_there_in_colour_where_there_is_a_terminal(monkeypatch, capsys):
+    import attentiontuner.cli.doctor as module
+
+    found = [module.Finding("ray [extra]", False, "no [red] one", "mend"), module.Finding("numpy", True, "2.0")]
+    monkeypatch.setattr(module, "examine", lambda: found)
+    module.doctor()
+    in_a_pipe = capsys.readouterr().out
+    assert re.search(r"ray \[extra\]\W+missing\W+no \[red\] one\W+numpy\W+ok\W+2.0", in_a_pipe)
+    assert "\x1b" not in in_a_pipe
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    module.doctor()
+    in_a_terminal = capsys.readouterr().out
+    assert "\x1b[33mmissing\x1b[0m" in in_a_terminal
+    assert re.search(r"\x1b\[32mok *\x1b\[0m", in_a_terminal)
 
 
 def test_doctor_says_how_to_mend(monkeypatch, capsys):

@@ -16,8 +16,9 @@ from tests.compat.files import sha256
 
 FILE = Path(__file__).parent / "golden.json"
 NETWORK = {"d_model": 32, "feedforward": 64}
+OLD_RECALL_NETWORK = {**BEFORE, "haste": 1.0}
 OLD_RECALL = {"batch_size": 32, "weight_decay": 0.0}
-"""What the recipe of recall heads was then, where it is another now; their networks were `models.sizes.BEFORE`."""
+"""What the recipe of recall heads was then, where it is another now."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def config_of(case: Case, length: str) -> at.TrainConfig:
     """`steps`: five epochs of one batch each, with the recipe as it is (dropout, schedule, clipping): an epoch's losses
     are those of one step. `epochs`: three epochs of several batches, without dropout, some episodes held out."""
     task, recalls = at.get_task(case.task, case.settings), case.method.startswith("recall")
-    network, recipe = {**NETWORK, **(BEFORE if recalls else {})}, OLD_RECALL if recalls else {}
+    network, recipe = {**NETWORK, **(OLD_RECALL_NETWORK if recalls else {})}, OLD_RECALL if recalls else {}
     if length == "steps":
         batch = recipe.get("batch_size", at.TrainConfig.batch_size)
         short = {"epochs": 5, "demos": min(batch, case.episodes), "test_fraction": 0.0}

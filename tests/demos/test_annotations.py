@@ -163,6 +163,11 @@ def test_bad_writes_change_nothing(root, tmp_path):
         ('{"episode": 1}', "no key 'pairs'"),
         ('{"episode": 1, "pairs": {"3": "one"}}', "not an annotation"),
         ('{"episode": 1, "pairs": ["3"]}', "not an annotation: write it as"),
+        ('{"episode": 1, "pairs": {"3": "1", "11": 0}}', 'line 2: steps are text: "11": "0"$'),
+        ('{"episode": 1, "pairs": {"11": [0, 1]}}', 'line 2: steps are text: "11": "0,1"$'),
+        ('{"episode": 1, "pairs": [[0, 11]]}', 'line 2: pairs stand under the step that recalls: {"11": "0"}$'),
+        ('{"episode": 1, "pairs": {"11": null}}', "not an annotation: write it as"),
+        ('{"episode": 1, "pairs": {"11": []}}', "not an annotation: write it as"),
         ("[]", "not an annotation"),
         ("{", "not an annotation"),
     ],
@@ -175,7 +180,7 @@ def test_bad_lines_are_named_on_every_way_of_reading(root, line, message):
         lambda: DemoStore.open(root)[0],
         DemoStore.open(root).read_packed,
     ):
-        with pytest.raises(UserError, match="00000.jsonl, line 2: .*" + message):
+        with pytest.raises(UserError, match=r"00000.jsonl, (?=line 2: ).*" + message):
             read()
 
 

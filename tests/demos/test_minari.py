@@ -37,6 +37,24 @@ def test_there_and_back_again(tmp_path):
         assert_equal(found, expected)
 
 
+def test_pairs_keep_whose_they_are_and_minari_is_quiet(tmp_path, recwarn, capfd):
+    spec, made = parts_demonstrations(KINDS_OF_ACTIONS[0])
+    make_writer(tmp_path / "d", observation=spec, actions=KINDS_OF_ACTIONS[0]).append(made, annotator="anna")
+    to_minari(DemoStore.open(tmp_path / "d"), "ours/hers-v0")
+    assert from_minari("ours/hers-v0", tmp_path / "back").annotators() == ["anna"]
+    assert from_minari("ours/hers-v0", tmp_path / "named", annotator="bob").annotators() == ["bob"]
+    assert [str(warning.message) for warning in recwarn if "minari" in warning.filename] == []
+    assert "Warning" not in capfd.readouterr().err
+    said = tmp_path / "minari" / "ours" / "hers-v0" / "data" / "metadata.json"
+    sound = json.loads(said.read_text())
+    older = {name: value for name, value in json.loads(sound["attentiontuner"]).items() if name != "annotator"}
+    said.write_text(json.dumps({**sound, "attentiontuner": json.dumps(older)}))
+    assert from_minari("ours/hers-v0", tmp_path / "older").annotators() == ["minari"]
+    said.write_text(json.dumps({**sound, "attentiontuner": json.dumps({**older, "annotator": "../x"})}))
+    with pytest.raises(UserError, match=r"annotator '../x': use letters"):
+        from_minari("ours/hers-v0", tmp_path / "odd")
+
+
 def test_a_damaged_data_set_is_named(tmp_path):
     write_store(tmp_path / "d", 3)
     to_minari(DemoStore.open(tmp_path / "d"), "ours/made-up-v0")

@@ -4,6 +4,7 @@ import pytest
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos import DemoStore
 from attentiontuner.demos.pairs import spans
+from attentiontuner.demos.store import reader
 from attentiontuner.demos.store.shards import FrameTable
 from attentiontuner.spaces.observation import ObservationSpec
 from tests.demos.examples import write_store
@@ -61,3 +62,12 @@ def test_frames_that_share_a_hash_stay_apart(hash_bytes, kind):
 def test_spans():
     assert spans(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
     assert spans(np.array([], int), np.array([], int)).tolist() == []
+
+
+def test_only_the_annotations_of_the_shards_in_question_are_read(tmp_path, monkeypatch):
+    write_store(tmp_path / "d", 10)
+    store, usual, read = DemoStore.open(tmp_path / "d"), reader.read_shard_annotations, []
+    everything = store.read_pairs()
+    monkeypatch.setattr(reader, "read_shard_annotations", lambda *given: read.append(given[2].index) or usual(*given))
+    assert store.read_pairs([9, 1, 8]) == everything.select(np.array([9, 1, 8]))
+    assert read == [0, 2]

@@ -46,6 +46,26 @@ number = 3
 
 def refuses(task):
     raise ValueError("no weights")
+
+class Answers:
+    def __init__(self, answer):
+        self.answer = answer
+    def act(self, observation):
+        return self.answer
+
+nothing, uneven, huge = Answers(None), Answers([[0, 1], [2]]), Answers(2**70)
+
+class Fails:
+    def act(self, observation):
+        return {}["step"]
+
+class FailsAtFirst:
+    def reset(self):
+        raise StopIteration
+    def act(self, observation):
+        return 0
+
+fails, fails_at_first = Fails(), FailsAtFirst()
 '''
 
 
@@ -99,6 +119,11 @@ def test_the_floor_and_the_ceiling(folder, capsys):
         (["their_policies.py:Remembers"], "needs --task"),
         (["nowhere.py:Remembers", "--task", "toy"], "there is no such file"),
         (["nowhere"], "nowhere does not exist"),
+        (["their_policies.py:nothing", "--task", "toy"], "the policy's act: action None: expected whole numbers"),
+        (["their_policies.py:huge", "--task", "toy"], f"the policy's act: action {2**70}: expected whole numbers"),
+        (["their_policies.py:uneven", "--task", "toy"], "the policy's act: it gave actions of several shapes"),
+        (["their_policies.py:fails", "--task", "toy"], "their_policies.py, line 46: KeyError: 'step'"),
+        (["their_policies.py:fails_at_first", "--task", "toy"], f"(seed {2**30}): the policy's reset: "),
         (["random", "--task", "toy", "--name", "a/b"], "--name 'a/b'"),
         (["random", "--task", "toy", "--demonstrations", "-1"], "--demonstrations -1"),
         ([], "has no scores"),

@@ -3,14 +3,17 @@
 import json
 import shutil
 import time
+from dataclasses import replace
 
 import pytest
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import EVALUATION_START
 from attentiontuner.evaluation.evaluate import evaluate
+from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
 from attentiontuner.evaluation.rollout import rollout
+from attentiontuner.runs.run import Run
 from tests.evaluation.toys import CuePolicy, HashPolicy, recall_task
 
 TASK = recall_task()
@@ -39,6 +42,21 @@ def test_files_say_the_same_as_the_result(tmp_path):
     assert summary["mean_length"] == pytest.approx(sum(result.length for result in results) / 30)
     assert summary["interval"][0] < summary["success_rate"] < summary["interval"][1]
     assert summary["of"]["policy"] == "hash"
+
+
+def test_a_run_and_its_task_may_be_named(run):
+    policy = load_policy(run, device="cpu")
+    assert repr(policy) == "ModelPolicy(task toy-recall, network transformer, episodes of at most 12 steps, on cpu)"
+    named, _ = evaluate(run, "toy-recall", 3, workers=0)
+    assert named == evaluate(policy, TASK, 3, workers=0)[0]
+    with pytest.raises(UserError, match="unknown task 'toy-recal': did you mean toy-recall"):
+        evaluate(str(run), "toy-recal", 3)
+    config = replace(Run(run).config(), settings={"trouble": None})
+    longer = Run(run.with_name("longer"))
+    longer.begin(config, {"demonstrations": 5, "annotated": 4}, {"python": "3"})
+    shutil.copy(run / "model.safetensors", longer.path)
+    _, summary = evaluate(str(longer.path), "toy-recall", 2, workers=0)
+    assert summary["of"]["settings"] == {"trouble": None}, "those it was trained with"
 
 
 def test_without_a_folder_it_finds_the_same_and_writes_nothing(tmp_path, monkeypatch, capsys):

@@ -428,6 +428,19 @@ def test_observations_of_another_kind_are_refused(spec, given, text):
         policy.act(blank(spec))
 
 
+def test_one_observation_alone_is_told_how_it_becomes_a_batch():
+    parts = {name: rows[0] for name, rows in blank(PARTS).items()}
+    for spec, alone, how in (
+        (GRID, blank(GRID)[0], "observation[None]"),
+        (GRID, blank(GRID)[0].tolist(), "[observation]"),
+        (PARTS, parts, "{name: part[None] for name, part in observation.items()}"),
+    ):
+        policy = ModelPolicy(small(spec), 4)
+        policy.reset(1)
+        with pytest.raises(UserError, match=re.escape(f"{FITS_NOT}it is one alone; give a batch: {how}")):
+            policy.act(alone)
+
+
 def test_the_row_that_does_not_fit_is_named():
     policy, given = ModelPolicy(small(GRID), 4), blank(GRID, 3)
     policy.reset(3)

@@ -14,14 +14,14 @@ from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.runs.config import paper_config
 from attentiontuner.runs.run import Run
-from attentiontuner.runs.states import parse_weights
+from attentiontuner.runs.states import Progress, parse_weights
 from attentiontuner.tasks.task import get_task
 from tests.evaluation.toys import recall_task
 
 CHECKPOINTS = sorted((Path(__file__).parents[2] / "checkpoints").glob("*/record.json"))
 
 
-def test_what_is_published_plays_the_record_again(run, capsys):
+def test_what_is_published_plays_the_record_again(run, capsys, monkeypatch):
     assert main(["publish", str(run), "--out", "given", "--episodes", "20"]) == 0
     assert "in float16" in capsys.readouterr().out
     given = run.parent / "given"
@@ -37,11 +37,33 @@ def test_what_is_published_plays_the_record_again(run, capsys):
     assert again["successes"] == record["successes"]
     card = (given / "README.md").read_text()
     assert f"**{record['successes']} of 20 episodes**" in card
-    assert "attentiontuner evaluate . --episodes 20 --seed 0" in card
+    assert "attentiontuner --import FILE evaluate . --episodes 20 --seed 0" in card
+    assert 'register_task(attentiontuner.Task.from_env("ToyRecall-v0", name="toy-recall"))' in card
+    monkeypatch.setattr(publishing, "OURS", {"toy-recall"})
+    assert main(["publish", str(run), "--out", "ours", "--episodes", "20"]) == 0
+    ours = (run.parent / "ours" / "README.md").read_text()
+    assert "attentiontuner evaluate . --episodes 20 --seed 0" in ours
+    assert "--import" not in ours
     assert "5 demonstrations" in card
     weights = Run(given).load_model().model.state_dict()
     assert all(torch.equal(tensor, tensor.half().float()) for tensor in weights.values() if tensor.is_floating_point())
     assert (given / "model.safetensors").stat().st_size < 0.6 * (run / "model.safetensors").stat().st_size
+
+
+def test_the_card_says_for_how_long_the_weights_were_trained(run, monkeypatch):
+    whole, done = Run(run), [{"epoch": 1, "success_rate": 0.5}, {"epoch": 2, "success_rate": 0.5}, {"epoch": 3}]
+    planned = whole.config().epochs
+    assert publishing._epochs(whole, best=False) == f"{planned}"
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "config", lambda run: paper_config(recall_task(), epochs=7))
+        patch.setattr(Run, "progress", lambda run: Progress(0, 1, 0.5))
+        for metrics, best, said in ((done, False, "3 of 7"), (done, True, "1 of 7"), ([], False, "0 of 7")):
+            patch.setattr(Run, "metrics", lambda run, metrics=metrics: metrics)
+            assert publishing._epochs(whole, best) == said
+    assert main(["publish", str(run), "--out", "given", "--episodes", "1"]) == 0
+    given = run.parent / "given"
+    assert f"| seed, epochs, batch | 1, {planned}, " in (given / "README.md").read_text()
+    assert publishing._epochs(Run(given), best=False) == f"{planned}", "it has no log"
 
 
 def test_weights_that_play_worse_in_float16_stay_as_they_are(run, capsys, monkeypatch):
@@ -103,11 +125,14 @@ def test_rows_that_cannot_stand_where_a_file_says_are_damage(table, rows):
         parse_weights(save({"table": table, "rows of table": rows}), Path("model.safetensors"))
 
 
-def test_a_folder_that_is_there_and_a_run_that_is_not_are_refused(run, capsys):
+def test_a_folder_that_is_there_and_a_run_that_is_not_are_refused(run, capsys, monkeypatch):
     (run.parent / "given").mkdir()
     (run.parent / "given" / "mine.txt").write_text("mine")
     assert main(["publish", str(run), "--out", "given", "--episodes", "1"]) == 2
     assert "given is there already" in capsys.readouterr().err
+    monkeypatch.setattr("attentiontuner.tasks.task._TASKS", {})
+    assert main(["publish", str(run), "--out", "fresh"]) == 2
+    assert "`attentiontuner --import FILE publish ...`" in capsys.readouterr().err
     assert main(["publish", "nowhere", "--out", "fresh"]) == 2
     assert "nowhere does not exist" in capsys.readouterr().err
     assert not (run.parent / "fresh").exists()

@@ -54,6 +54,39 @@ def test_an_encoder_must_give_features(network) -> None:
         config.build()
 
 
+class Makes(torch.nn.Module):
+    def __init__(self, make) -> None:
+        super().__init__()
+        self.make, self.normal = make, torch.nn.BatchNorm1d(3)
+
+    def forward(self, images):
+        return self.make(self, images.float().mean((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda own, seen: None, "encoder 'odd' makes a NoneType of image"),
+        (lambda own, seen: seen / 0, "makes numbers of image .* that are not finite"),
+        (lambda own, seen: seen[:, None, :0], r"makes torch.float32 of shape \(2, 1, 0\)"),
+        (lambda own, seen: seen - seen.mean(0), "something else of one image .* alone than beside another one"),
+        (lambda own, seen: torch.randn(len(seen), 4), "something else of one image .* and draw nothing"),
+        (lambda own, seen: seen.nothing, r"fails on 2 of image .*test_custom_encoder.py, line \d+: AttributeError"),
+    ],
+)
+def test_an_encoder_that_cannot_be_used_is_told_before_anything_is_trained(make, message: str) -> None:
+    register_encoder("odd")(lambda part: Makes(make))
+    config = RecallConfig(CAMERA_POINT.observation, CAMERA_POINT.actions, **SMALL, encoders="front=odd")
+    with pytest.raises(UserError, match=message):
+        config.build()
+
+
+def test_an_encoder_may_see_others_while_it_learns() -> None:
+    register_encoder("normal")(lambda part: Makes(lambda own, seen: own.normal(seen)))
+    config = RecallConfig(CAMERA_POINT.observation, CAMERA_POINT.actions, **SMALL, encoders="front=normal")
+    assert all(part.training for part in config.build().modules())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -65,7 +65,7 @@ def test_few_demonstrations_have_a_line_per_method(tmp_path):
     assert compared.startswith("Of 10 experiments with records of the same network with pairs and without, those in")
     assert compared.count("| Hallway | ") == 10
     assert (
-        "| Task | Demonstrations | Vanilla | AttentionTuner | Recall network, no pairs | Recall heads | "
+        "| Task | Demonstrations | Vanilla | AttentionTuner (paper) | Recall network, no pairs | Recall heads | "
         "Recall heads, random pairs |"
     ) in text
     assert "| Hallway | 1,000 | 99.0 (1 of 3 seeds) | " in text

@@ -152,7 +152,7 @@ def test_the_figure_of_few_has_its_own_ticks_and_one_legend(few):
     assert [label.get_text() for label in axis.get_xticklabels()] == ["20", "50", "100", "300", "1,000"]
     lines = [line for line in axis.lines if len(line.get_xdata()) == 5]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "Vanilla", "AttentionTuner", "Recall network, no pairs", "Recall heads", "Recall heads, random pairs",
+        "Vanilla", "AttentionTuner (paper)", "Recall network, no pairs", "Recall heads", "Recall heads, random pairs",
     ]  # fmt: skip
     *_, recall, random = lines
     assert recall.get_color() == random.get_color()

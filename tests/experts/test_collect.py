@@ -29,6 +29,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+def test_a_task_may_be_named(tmp_path):
+    assert len(collect("toy", 2, 1, tmp_path / "data", workers=1)) == 2
+    with pytest.raises(UserError, match="^a dict is no task"):
+        collect({"name": "toy"}, 2, 1, tmp_path / "other")
+
+
 def test_an_episode_says_what_was_recalled():
     env = TASK.make_env()
     episode = record_episode(TASK, env, 7)

@@ -184,21 +184,38 @@ def test_where_two_heads_do_not_find_the_same_nothing_is_changed(cues, monkeypat
     assert infer(cues, few).pairs == few
 
 
-def test_who_is_late_is_not_followed(cues):
-    late = cues[1].shift(1, 1)  # at step 7, behind the fork
-    found = infer(cues, late)
-    assert found.late == (1,)
+def test_who_is_early_is_not_followed(cues):
+    early = cues[1].shift(-1, -1)
+    found = infer(cues, early)
+    assert found.late == (-1,)
     assert agreement(found.pairs, cues[1]) > 0.9
-    assert "anna marks 1 step too late" in found.words(["anna"])
+    assert "anna marks 1 step too early" in found.words(["anna"])
+    assert "--labels exact" in found.words(["anna"])
+
+
+def test_right_labels_that_look_late_stay_as_they_are(cues, monkeypatch):
+    elsewhere = cues[1].perturb(3, 3, np.random.default_rng(0))
+    monkeypatch.setattr(inference, "read_labels", lambda labels, need: Readings(elsewhere, 3, 1.0))
+    found = infer(cues, cues[1])
+    assert (found.exact, found.late) == (True, (0,))
+    assert found.pairs == cues[1]
+
+
+def test_labels_that_are_not_moved_stay_on_the_steps_that_were_marked(cues, monkeypatch):
+    monkeypatch.setattr(inference, "AGREED", 1.1)
+    off = cues[1].shift(-1, -1).perturb(1, 1, np.random.default_rng(0))
+    found = infer(cues, off)
+    assert (found.exact, found.late) == (False, (0,))
+    assert found.pairs == off
 
 
 def test_two_people_with_habits_of_their_own_say_the_same(cues):
     half = np.arange(EPISODES) < 40
     anna = cues[1].select(np.arange(EPISODES))
     anna = PairTable.join([anna.select(np.flatnonzero(half)), PairTable.nothing(anna.lengths[~half])])
-    bob = cues[1].shift(1, 1)
+    bob = cues[1].shift(-1, -1)
     found = infer(cues, anna, bob)
-    assert found.late == (0, 1)
+    assert found.late == (0, -1)
     assert agreement(found.pairs, cues[1]) > 0.9
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from safetensors.numpy import load, save
 from attentiontuner.cli.memory_report import memory_report as command
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_json
-from attentiontuner.demos import Demonstration, DemoWriter
+from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.insight import evidence, looks, need, past
 from attentiontuner.insight.memory_report import memory_report
 from attentiontuner.insight.recommendations import read_recommendations
@@ -213,6 +214,22 @@ def test_of_many_demonstrations_some_are_looked_at(tmp_path, monkeypatch):
     assert numbers["demonstrations"] == 20
     assert "20 demonstrations, drawn at random from 40" in (tmp_path / "out" / "index.html").read_text()
     assert set(suggested(tmp_path / "out")) <= set(range(40))
+
+
+def test_what_failed_is_left_out_as_train_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(looks, "PASSES", 2)
+    whole = cue_store(tmp_path / "whole", 15)
+    for name, worth, failed in (
+        ("some", {1, 2}, "10 demonstrations (5 failed and are left out)"),
+        ("most", {1}, "15 d"),
+    ):
+        writer = DemoWriter(tmp_path / name, task="cues", observation=VECTOR, actions=ACTIONS)
+        writer.append([replace(demo, success=demo.episode % 3 in worth, episode=None) for demo in whole], "expert")
+        memory_report(tmp_path / name, tmp_path / f"{name}-report")
+        assert f"Looked at: {failed}" in (tmp_path / f"{name}-report" / "index.html").read_text()
+        looked_at = evidence.worth_looking_at(DemoStore.open(tmp_path / name)).tolist()
+        assert looked_at == [episode for episode in range(15) if name == "most" or episode % 3]
+        assert set(suggested(tmp_path / f"{name}-report")) <= set(looked_at)
 
 
 def test_mistakes_are_told_in_one_line(tmp_path):

@@ -98,6 +98,25 @@ def test_labels_are_not_called_late_for_a_little_more_need_before_them():
     assert read_labels(labels, need).late == 0
 
 
+@pytest.mark.parametrize("flat", [True, False])
+def test_labels_at_the_last_step_are_not_late(flat):
+    labels, need = some_labels()
+    if flat:  # nothing tells deciding steps from others
+        need = np.full_like(need, 0.5)
+    p, end = np.arange(len(labels)) % 3, np.full(len(labels), LENGTH - 1)
+    for q in (end, np.where(np.arange(len(labels)) % 9, end, labels.q)):
+        marked = PairTable(labels.lengths, labels.annotated, labels.episode, p, q)
+        found = read_labels(marked, need)
+        assert found.late == 0
+        assert found.labels == marked
+
+
+def test_a_few_labels_are_not_called_late():
+    labels, need = some_labels()
+    assert read_labels(labels.select(range(20)).shift(0, 3), need[: 20 * LENGTH]).late == 3
+    assert read_labels(labels.select([0]).shift(0, 3), need[:LENGTH]).late == 0
+
+
 def test_how_much_a_step_recalls_rises_with_its_need():
     labels, need = some_labels()
     off = read_labels(labels.perturb(1, 1, np.random.default_rng(0)), need)

@@ -123,7 +123,7 @@ def test_pairs_are_learned_and_pictures_show_it(tmp_path: Path, method: str, rec
     assert result.metrics[-1]["memory_loss"] < 0.7 * result.metrics[0]["memory_loss"]
     data = DemoData(store.read_packed(range(192, 240)))
     model = Run(result.run).load_model().model
-    assert held_out_metrics(model, data, config)["test_recall"] > recalled
+    assert held_out_metrics(model, [data], config)["test_recall"] > recalled
     found = attended(model, data, 0, attend_self=False).weights
     length = int(data.lengths[0])
     assert found.shape == (1, 1, length, length)

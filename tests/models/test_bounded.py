@@ -10,10 +10,10 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.windows import Cut, WindowedData
 from attentiontuner.evaluation.step_function import map_leaves
-from attentiontuner.models.bound import Bound
+from attentiontuner.models.bound import Asked, Bound
 from attentiontuner.models.recall import RecallTransformer
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
-from tests.models.test_recall import head_of
+from tests.models.test_recall import with_open_gates
 from tests.models.test_transformer import EVERY_KIND, GRID, VECTOR, packed_demos
 from tests.models.test_transformer import small as transformer
 
@@ -23,14 +23,7 @@ STEPS = 30
 def network(observation=GRID, **options):
     torch.manual_seed(0)
     sizes = {"d_model": 16, "feedforward": 32, "dropout": 0.0, "keeps": True, **options}
-    model = RecallTransformer(RecallConfig(observation, 4, **sizes)).eval()
-    with torch.no_grad():  # gates that do something
-        recall = head_of(model)
-        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
-            if gate is not None:
-                gate.weight.normal_()
-        recall.bias.fill_(-4.0)
-    return model
+    return with_open_gates(RecallTransformer(RecallConfig(observation, 4, **sizes)).eval())
 
 
 def steps_of(observation, rows, seed=0):
@@ -189,9 +182,9 @@ def test_what_is_not_said_is_as_it_was_trained(given):
     wanted = CHOSEN[given]
     if isinstance(wanted, str):
         with pytest.raises(UserError, match=re.escape(wanted)):
-            Bound.chosen(recent, keep, by, window=window, scores=scores)
+            Bound.chosen(Asked(recent, keep, by), window=window, scores=scores)
     else:
-        assert Bound.chosen(recent, keep, by, window=window, scores=scores) == wanted
+        assert Bound.chosen(Asked(recent, keep, by), window=window, scores=scores) == wanted
 
 
 def test_networks_that_cannot_choose_say_so():

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.embedders import CellKinds, VectorEmbedding, decode, observation_embedding, split_parts
+from attentiontuner.models.embedders import VectorEmbedding, observation_embedding
+from attentiontuner.models.parts import CellKinds, decode, split_parts
 from attentiontuner.models.sizes import RecallConfig, TransformerConfig, images_for
 from attentiontuner.spaces.observation import ObservationSpec, Part
 from tests.models.test_transformer import (

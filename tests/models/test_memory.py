@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from attentiontuner.models import memory, standard
-from attentiontuner.models.embedders import split_parts
-from attentiontuner.models.memory import MemoryOptions, observation_memory
-from attentiontuner.spaces.observation import ObservationSpec
+from attentiontuner.models.memory import MemoryOptions, VectorCells, observation_memory
+from attentiontuner.models.parts import split_parts
+from attentiontuner.spaces.observation import ObservationSpec, Part
 from tests.models.test_transformer import EVERY_KIND, GRID, IMAGE, MANY_SYMBOLS, PARTS, VECTOR, random_frames
 
 OPTIONS = MemoryOptions(
-    d_model=16, head=8, bounded=True, alike=True, points=3, looks=2, dropped_cells=0.5, images="paper", beside=True
+    **{"d_model": 16, "head": 8, "bounded": True, "alike": True, "points": 3, "looks": 2, "dropped_cells": 0.5},
+    images="paper",
+    beside=True,
+    products=True,
 )
 START = torch.tensor(-9.0)
 
@@ -221,3 +224,28 @@ def test_a_vector_that_is_recalled_is_read_as_it_was_seen():
     np.testing.assert_allclose(added.detach() * memory.SEVERAL, np.stack([seen[3], seen[1] + seen[6]]), atol=1e-5)
     assert not before[0].any()
     assert before[1].any()
+
+
+def miss(products):
+    """How far off, for 300 other vectors, is the number in view that the recalled vector names, of six of deviation 1,
+    once it has been learned from 120."""
+    torch.manual_seed(0)
+    cells = VectorCells(Part("vector", (12,)), replace(OPTIONS, products=products))
+    read = torch.nn.Linear(OPTIONS.d_model, 1)
+    named, numbers = torch.arange(420) % 6, torch.randn(420, 6)
+    nothing, key, once = torch.zeros(420, 6), torch.zeros(420, OPTIONS.head), torch.ones(420, 1)
+    past = torch.cat([key, 3.0 * torch.nn.functional.one_hot(named, 6), nothing], 1)[:, None]
+    own = torch.cat([key, nothing, numbers], 1)[:, None]
+    optimiser = torch.optim.Adam([*cells.parameters(), *read.parameters()], 0.01)
+    for _ in range(300):
+        errors = (read(cells.lay(once[:, None], once, past, own))[:, 0, 0] - numbers[range(420), named]).abs()
+        optimiser.zero_grad()
+        errors[:120].mean().backward()
+        optimiser.step()
+    return errors[120:].mean().item()
+
+
+def test_what_is_recalled_says_which_number_in_view_counts():
+    """Without products the 120 are learned by heart."""
+    assert miss(products=True) < 0.05
+    assert miss(products=False) > 0.1

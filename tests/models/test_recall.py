@@ -22,17 +22,23 @@ LENGTHS = [4, 6, 3]
 
 def small(observation, **options):
     torch.manual_seed(0)
-    model = RecallTransformer(RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)).eval()
-    with torch.no_grad():  # gates that do something
-        recall = head_of(model)
-        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
-            if gate is not None:
-                gate.weight.normal_()
-        recall.bias.fill_(-4.0)
+    config = RecallConfig(observation, 4, d_model=16, feedforward=32, dropout=0.0, **options)
+    model = with_open_gates(RecallTransformer(config).eval())
     packed = packed_demos(observation, LENGTHS, 4)
     seen = np.bincount(packed.frame_index, minlength=len(packed.frames))
     model.fit([(packed.frames, seen)], len(packed.frames))
     return model, packed
+
+
+def with_open_gates(model):
+    """A network whose gates do something."""
+    recall = head_of(model)
+    with torch.no_grad():
+        for gate in (recall.asks, recall.offers, recall.when, recall.clock):
+            if gate is not None:
+                gate.weight.normal_()
+        recall.bias.fill_(-4.0)
+    return model
 
 
 def head_of(model):
@@ -70,6 +76,7 @@ OPTIONS = [
     {"layers": 3, "recall_layer": 3},
     {"past": False},
     {"last_action": False},
+    {"beside": True, "products": True},
 ]
 
 
@@ -256,6 +263,19 @@ def test_a_token_need_not_know_the_action_before_it(last_action):
 def test_numbers_within_bounds_are_not_shown_to_who_chooses_the_next():
     assert RecallConfig(VECTOR, ActionSpec.box(-1, 1)).last_action is False
     assert RecallConfig(VECTOR, ActionSpec.discrete(3)).last_action is True
+
+
+def test_vectors_are_looked_things_up_in_where_actions_are_numbers_and_the_network_is_no_older():
+    arm = RecallConfig(VECTOR, ActionSpec.box(-1, 1))
+    assert (arm.products, RecallConfig(VECTOR, 3).products, RecallConfig(GRID, 3).products) == (True, False, False)
+    known = arm.to_json()
+    del known["products"]
+    old = RecallConfig.from_json(known)
+    assert old.products is False
+    gone = set(arm.build().state_dict()) - set(old.build().state_dict())
+    assert {name.split(".")[1] for name in gone} == {"asked", "shown", "looked_up"}
+    with pytest.raises(UserError, match="model products: True is not false"):
+        RecallConfig(VECTOR, 3, products=True, beside=False)
 
 
 @pytest.mark.parametrize("positions", [True, False])

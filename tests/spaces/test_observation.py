@@ -33,6 +33,13 @@ def test_bytes_and_json_come_back_as_they_were(spec):
     assert ObservationSpec.from_json(spec.to_json()) == spec
 
 
+def test_one_number_for_a_shape_is_told_how_to_be_written():
+    with pytest.raises(UserError, match=r"^observation shape 3: write \(3,\)$"):
+        ObservationSpec("vector", 3)
+    with pytest.raises(UserError, match=r"^observation symbols 11: write \(11,\)$"):
+        Part("grid", (7, 7, 1), 11)
+
+
 def test_the_bytes_of_one_part_are_a_view():
     images = np.zeros((2, 4, 5, 3), np.uint8)
     assert np.shares_memory(IMAGE.encode(images), images)

@@ -51,7 +51,22 @@ def test_it_trains_and_a_finished_run_says_so(data: Path, tmp_path: Path, capsys
     assert main(words) == 0
     assert ": 1 epoch of recall in" in capsys.readouterr().out
     assert main(words) == 0
-    assert "is finished: 1 epoch of recall in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "is finished: 1 epoch of recall in" in said
+    assert said.endswith("; nothing to do\n")
+
+
+@pytest.mark.parametrize(("method", "what"), [("recall", "another --out"), ("attentiontuner", "--epochs 2")])
+def test_a_finished_run_that_is_shorter_than_its_recipe_says_what_to_do(
+    method: str, what: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["train", "toy-grid", "--data", str(data), "--out", str(tmp_path / "run"), "--method", method]
+    words = [word for word in SMALL if word not in ("--epochs", "1")]
+    assert main([*short, *words, "--epochs", "1"]) == 0
+    assert "recipe" not in capsys.readouterr().out
+    assert main([*short, *words]) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"is finished: 1 epoch of {method} in .*; the recipe has \d+: for them give {what}\n$", said)
 
 
 def test_it_says_first_what_it_learns_from_and_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

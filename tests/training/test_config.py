@@ -6,11 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attentiontuner.collecting.collection import collect
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos import DemoStore
+from attentiontuner.methods import facts_of
 from attentiontuner.models.heads import Head
 from attentiontuner.models.sizes import RecallConfig
-from attentiontuner.runs.config import TrainConfig, first_difference, paper_config
+from attentiontuner.runs.config import TrainConfig, first_difference, paper_config, recipe
 from attentiontuner.tasks.task import get_task
+from tests.toy_task import TOY
 from tests.training.toys import toy_config
 
 
@@ -28,6 +32,22 @@ def test_the_papers_recipe() -> None:
     vanilla = paper_config(get_task("hallway"), "vanilla")
     assert (vanilla.epochs, vanilla.weight, vanilla.supervised()) == (600, 0.0, ())
     assert paper_config(get_task("hallway", {"length": 5})).settings == {"length": 5}
+
+
+def test_a_recipe_is_of_recall_heads_and_of_the_data_that_it_is_shown(tmp_path) -> None:
+    store = collect(TOY.with_settings({"length": 6}), 3, 1, tmp_path / "data", workers=1)
+    config = recipe("toy", data=tmp_path / "data", batch_size=2)
+    assert (config.method, config.settings, config.batch_size) == ("recall", {"length": 6}, 2)
+    assert config.epochs == recipe("toy", data=facts_of(store)).epochs != recipe("toy").epochs
+    assert recipe(TOY, data=store).settings == {"length": 5}, "a task that is given is taken as it is"
+    assert recipe(TOY, "attentiontuner") == paper_config(TOY)
+    assert recipe("toy", data=store, annotator="second") == recipe(
+        "toy", data=DemoStore.open(store.path, "second"), annotator="second"
+    )
+    with pytest.raises(UserError, match="a dict is no task: give a Task, or the name of one"):
+        recipe({"name": "toy"})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="a list is no data set: give a DemoStore, or the folder of one"):
+        recipe("toy", data=[1, 2])  # type: ignore[arg-type]
 
 
 def test_recall_networks_see_enough_and_read_whole_amounts_only_if_pairs_make_them_whole() -> None:

@@ -8,10 +8,11 @@ import torch
 
 from attentiontuner.data.blocks import Block
 from attentiontuner.data.dataset import DemoData
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.runs.config import learning_rate_at
 from attentiontuner.runs.run import Run
 from attentiontuner.training import loop
-from attentiontuner.training.step import TrainStep, held_out_metrics, make_optimiser
+from attentiontuner.training.step import TrainStep, held_out_metrics
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store
 
@@ -74,6 +75,21 @@ def test_weight_decay_is_of_matrices_alone() -> None:
         torch.testing.assert_close(parameter, kept * before[name], msg=name)
 
 
+def test_single_numbers_learn_as_much_faster_as_the_network_has_haste() -> None:
+    model = toy_config(method="recall", model={"haste": 7.0}).network.build()
+    optimiser = make_optimiser(model, 1.0)
+    loop.set_learning_rate(optimiser, 0.01)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    moved = {name: float((before[name] - each).abs().max()) for name, each in model.named_parameters()}
+    hasty = {name for name, each in model.named_parameters() if each.dim() == 0}
+    assert hasty == {"layers.0.recall.bias", "observation_embedding.alike"}
+    for name, way in moved.items():
+        assert way == pytest.approx(0.07 if name in hasty else 0.01, rel=1e-3), name
+
+
 def test_where_there_is_more_to_test_on_than_to_train_on_not_every_epoch_is_tested(tmp_path: Path) -> None:
     store, tests = toy_store(tmp_path / "data"), toy_store(tmp_path / "tests", seed=1)
     for demos, tested in ((24, [1, 2, 3, 4, 5]), (12, [2, 4, 5]), (7, [4, 5])):
@@ -86,7 +102,7 @@ def test_nothing_is_dropped_while_testing(tmp_path: Path) -> None:
     config = toy_config(model={"dropout": 0.9})
     data = DemoData(toy_store(tmp_path).read_packed())
     model = config.network.build().train()
-    first, again = (held_out_metrics(model, data, config) for _ in range(2))
+    first, again = (held_out_metrics(model, [data], config) for _ in range(2))
     assert first == again
     assert model.training
     model.eval()
@@ -102,7 +118,7 @@ def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: st
     data = DemoData(store.read_packed())
     torch.manual_seed(0)
     model = config.network.build()
-    found = held_out_metrics(model, data, config)
+    found = held_out_metrics(model, [data], config)
     batch = data.batch(np.arange(len(data)))
     with torch.no_grad():
         output = model.eval()(batch, config.supervised())
@@ -125,7 +141,7 @@ def test_accuracy_where_memory_is_needed_stands_apart(tmp_path: Path, method: st
 def test_without_pairs_nothing_is_said_of_them(tmp_path: Path) -> None:
     store = toy_store(tmp_path, annotate="none")
     config = toy_config(method="vanilla")
-    found = held_out_metrics(config.network.build(), DemoData(store.read_packed()), config)
+    found = held_out_metrics(config.network.build(), [DemoData(store.read_packed())], config)
     assert set(found) == {"test_accuracy", "test_imitation_loss"}
 
 

@@ -8,9 +8,11 @@ import pytest
 from attentiontuner.cli import main
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.source import frame_bytes
+from attentiontuner.demos import DemoWriter
 from attentiontuner.demos.annotations import Annotation, read_annotations, write_annotation
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.evaluation import annotating
 from attentiontuner.evaluation.annotating import _why, annotate_by_run
 from attentiontuner.insight import inference, need, steps
 from attentiontuner.insight.inference import Inferred
@@ -109,6 +111,21 @@ def test_a_run_annotates_under_a_name_of_its_own(store, tmp_path, capsys):
     ):
         assert main(["annotate", data, *wrong]) == 2
         assert line in capsys.readouterr().err
+
+
+def test_a_run_annotates_its_own_task_and_as_many_together_as_fitted_when_it_was_trained(store, tmp_path, monkeypatch):
+    others = DemoWriter(tmp_path / "others", task="others", observation=store.observation, actions=store.actions)
+    others.append([replace(demo, episode=None) for demo in store][:2], "expert")
+    usual, together = annotating._recalled, set()
+    monkeypatch.setattr(annotating, "_recalled", lambda *given: together.add(len(given[2])) or usual(*given))
+    for parts, most in ((None, 16), (4, 3)):
+        run = tmp_path / f"run-{parts}"
+        train(config(store, epochs=1, labels="exact", batch_size=10, parts=parts), store, run)
+        with pytest.raises(UserError, match=r"holds demonstrations of 'others': .* was trained on 'cues'"):
+            annotate_by_run(others.path, run, "machine")
+        together.clear()
+        annotate_by_run(store.path, run, "machine")
+        assert max(together) == most
 
 
 def test_the_note_names_the_pairs_that_a_run_is_unsure_of():

@@ -15,14 +15,16 @@ import torch
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.signals import Interrupted
 from attentiontuner.data.dataset import DemoData
+from attentiontuner.data.source import frame_bytes
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.models.network import Network
+from attentiontuner.models.optimiser import make_optimiser
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.run import Run
 from attentiontuner.training import abandoning, room
 from attentiontuner.training import train as train_module
 from attentiontuner.training.abandoning import Abandoned, Attentive
-from attentiontuner.training.step import TrainStep, make_optimiser
+from attentiontuner.training.step import TrainStep
 from attentiontuner.training.train import train
 from tests.training.toys import toy_config, toy_store, without_times
 
@@ -84,16 +86,20 @@ def test_trained_networks_are_forgotten(tmp_path: Path, method: str, monkeypatch
 def test_a_batch_is_cut_where_it_does_not_fit_and_stays_so(tmp_path: Path, monkeypatch, capsys) -> None:
     store, config = toy_store(tmp_path / "data"), toy_config(epochs=2, batch_size=8)
     model = config.network.build()
-    each = room.kept_bytes(config, model, store.read_packed([0]))
+    one = store.read_packed([0])
+    each = room.BESIDE * room.kept_bytes(config, model, one) + room.EMBEDDING * store.observation.nbytes
     weights = sum(parameter.nbytes for parameter in model.parameters())
     longest = np.sort(store.lengths)[::-1]
 
-    def free_for(episodes: int) -> float:
-        return (room.BESIDE * each * longest[:episodes].sum() + 3 * weights + room.WORKSPACE) / room.USED + 1
+    def free_for(episodes: int, frames: int) -> float:
+        return frames + (each * longest[:episodes].sum() + 3 * weights + room.WORKSPACE) / room.USED + 1
 
     for episodes, parts in ((8, 1), (4, 2), (3, 3), (1, 8)):
-        monkeypatch.setattr(room, "free_bytes", lambda episodes=episodes: free_for(episodes))
-        assert room.parts_for(config, model, store.read_packed([0]), store.lengths) == parts
+        for frames in (0, 10**9):
+            free = free_for(episodes, frames)
+            monkeypatch.setattr(room, "free_bytes", lambda free=free: free)
+            assert room.parts_for(config, model, one, store.lengths, frames) == parts
+    monkeypatch.setattr(room, "free_bytes", lambda: free_for(1, frame_bytes(store, np.arange(24))))
     whole = train(config, store, tmp_path / "cut", device="cpu")
     assert "it is computed in 8 parts" in capsys.readouterr().err
     assert Run(tmp_path / "cut").config().parts == 8
@@ -102,7 +108,10 @@ def test_a_batch_is_cut_where_it_does_not_fit_and_stays_so(tmp_path: Path, monke
     assert again.metrics[:2] == whole.metrics
     assert Run(tmp_path / "cut").config().parts == 8
     monkeypatch.setattr(room, "free_bytes", lambda: 2**20)
-    with pytest.raises(UserError, match=r"an episode of 8 steps needs about 0\.\d GB to train on, 0\.0 GB are free"):
+    few = (
+        r"an episode of 8 steps needs about 0\.\d GB to train on, 0\.0 GB are free beside 0\.0 GB of frames: .*--memory"
+    )
+    with pytest.raises(UserError, match=few):
         train(config, store, tmp_path / "none", device="cpu")
     assert train(replace(config, parts=1), store, tmp_path / "asked", device="cpu").finished
 
@@ -190,3 +199,14 @@ def test_only_what_takes_long_is_stopped(monkeypatch) -> None:
     with pytest.raises(Abandoned):
         draw_after_a_while(Attentive())
     assert torch.equal(torch.get_rng_state(), generator)
+
+
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_a_batch_has_the_room_that_frames_leave(tmp_path: Path, monkeypatch, limit: int | None) -> None:
+    """All frames where they are held, else as many as the limit allows, and what it takes to read a shard."""
+    store, asked = toy_store(tmp_path / "data"), []
+    monkeypatch.setattr(train_module, "parts_for", lambda *given: asked.append(given[-1]) or 1)
+    train(toy_config(epochs=1, memory_limit=limit), store, tmp_path / "run", device="cpu")
+    largest = max(shard.distinct_frames for shard in store.manifest.shards) * store.observation.nbytes
+    whole = frame_bytes(store, np.arange(19)) + frame_bytes(store, np.arange(19, 24))
+    assert asked == [whole if limit is None else limit + 3 * largest]

@@ -15,7 +15,7 @@ from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.runs.config import TrainConfig
 from attentiontuner.runs.run import Run
-from attentiontuner.training.train import _labels, _test_data, train
+from attentiontuner.training.train import _labels, _test_source, train
 from tests.training.toys import toy_config, toy_store
 
 CPU = torch.device("cpu")
@@ -154,7 +154,7 @@ def test_a_run_learns_from_several_annotators_and_goes_on_with_the_same(
 def test_the_test_demonstrations_have_the_pairs_of_those_who_annotated_them(tmp_path: Path) -> None:
     store = toy_store(tmp_path / "data", episodes=6)
     config = toy_config(annotator="alice,expert")
-    drawn = _test_data(store, np.arange(6), config, CPU)
+    drawn = next(_test_source(store, np.arange(6), config, CPU, 10**6).pieces())
     assert drawn.packed.pairs == store.read_pairs()
 
 

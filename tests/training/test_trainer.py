@@ -17,7 +17,7 @@ from attentiontuner.demos.annotations import Annotation, write_annotation
 from attentiontuner.methods import get_method
 from attentiontuner.runs.devices import choose_device
 from attentiontuner.runs.run import Run
-from attentiontuner.training.train import _test_data, train
+from attentiontuner.training.train import _test_source, train
 from tests.training.toys import toy_config, toy_store, without_times
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -92,7 +92,8 @@ def test_the_seed_decides_everything_and_global_generators_are_left_alone(tmp_pa
     store = toy_store(tmp_path / "data")
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    runs = [train(toy_config(seed=seed), store, tmp_path / str(i), device="cpu") for i, seed in enumerate((1, 1, 2))]
+    given = ((1, store), (1, str(store.path)), (2, store))  # a folder is as good as what is in it
+    runs = [train(toy_config(seed=seed), data, tmp_path / str(i), device="cpu") for i, (seed, data) in enumerate(given)]
     assert torch.equal(torch.get_rng_state(), before)
     first, second, other = (without_times(run.metrics) for run in runs)
     assert first == second
@@ -230,10 +231,10 @@ def test_where_the_test_demonstrations_lack_the_annotator_nobody_elses_pairs_are
         write_annotation(store.path, "alice", episode, Annotation([(0, 2)]))
     config = toy_config(epochs=1, annotator="alice", heatmap_epochs=(1,))
     train(config, store, tmp_path / "run", test_data=test, device="cpu")
-    drawn = _test_data(test, np.arange(6), config, torch.device("cpu"))
+    drawn = next(_test_source(test, np.arange(6), config, torch.device("cpu"), 10**6).pieces())
     assert len(drawn.packed.pairs) == 0
     assert not drawn.annotated.any()
-    own = _test_data(store, np.arange(6), config, torch.device("cpu"))
+    own = next(_test_source(store, np.arange(6), config, torch.device("cpu"), 10**6).pieces())
     assert own.packed.pairs.rows()[:, 1:].tolist() == [[0, 2, 1]] * 6
 
 

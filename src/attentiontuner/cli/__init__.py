@@ -10,6 +10,7 @@ from attentiontuner.core.errors import UserError, as_user_error
 from attentiontuner.core.signals import Interrupted
 from attentiontuner.core.terminal import plain, tame
 from attentiontuner.core.threads import wait_briefly
+from attentiontuner.core.wording import meant
 
 COMMANDS = {
     "tasks": "List the tasks, or say everything about one.",
@@ -89,7 +90,8 @@ def run(verb: str, words: Sequence[str]) -> int:
     """Parse `words` for `verb` and call its function."""
     if verb not in COMMANDS:
         raise UserError(
-            f"unknown command {verb!r}: the commands are {', '.join(COMMANDS)}; `attentiontuner --help` explains them"
+            f"unknown command {verb!r}: {meant(verb, COMMANDS)}the commands are {', '.join(COMMANDS)}; "
+            "`attentiontuner --help` explains them"
         )
     if "--import" in words:
         raise UserError(f"--import stands before the command: attentiontuner --import FILE {verb} ...")

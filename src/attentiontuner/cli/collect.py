@@ -6,7 +6,7 @@ from tyro.conf import Positional
 
 from attentiontuner.cli.options import Settings
 from attentiontuner.cli.values import parse_settings
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, size
 
 
 def collect(
@@ -31,7 +31,7 @@ def collect(
         seed: seed of the data set; environment seeds follow from it and are never those of evaluation.
         workers: processes to collect in; one per core if not given.
         shard_episodes: episodes per shard; 250, or 50 where observations are images, if not given.
-        settings: environment settings as name=value, such as length=30 test_freq=0.2.
+        settings: environment settings as name=value, such as length=10; `attentiontuner tasks TASK` lists them.
     """
     from attentiontuner.collecting.collection import collect as collect_demonstrations
     from attentiontuner.tasks.task import get_task
@@ -39,6 +39,6 @@ def collect(
     chosen = get_task(task, parse_settings(settings))
     wanted = chosen.demonstrations if episodes is None else episodes
     store = collect_demonstrations(chosen, wanted, seed, out, workers, shard_episodes)
-    size = sum(path.stat().st_size for path in (store.path / "shards").iterdir()) / 1e6
+    nbytes = sum(path.stat().st_size for path in (store.path / "shards").iterdir())
     length = f"{store.lengths.mean():.1f} steps on average"
-    print(f"{out}: {counted(len(store), 'episode')} of {store.task}, {length}, {size:.2f} MB")
+    print(f"{out}: {counted(len(store), 'episode')} of {store.task}, {length}, {size(nbytes)}")

@@ -21,6 +21,7 @@ EXTRAS = {
     "minari": ("minari", "h5py"),
     "lerobot": ("pyarrow", "av"),
     "robots": ("mujoco",),
+    "popgym": ("popgym",),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -40,14 +41,14 @@ def doctor() -> int:
 
     The exit code is 0 if everything the core needs is there; extras may be missing.
     """
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     findings = examine()
     table = Table("what", "", "found")
     for finding in findings:
-        mark = "[green]ok[/]" if finding.fine else "[red]missing[/]" if finding.core else "[yellow]missing[/]"
-        table.add_row(finding.name, mark, escape(finding.found))
+        colour = "green" if finding.fine else "red" if finding.core else "yellow"
+        table.add_row(finding.name, Text("ok" if finding.fine else "missing", colour), finding.found)
     console().print(table)
     # Commands stand below the table: broken over the lines of a cell they could not be copied.
     for finding in findings:

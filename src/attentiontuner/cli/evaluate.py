@@ -12,7 +12,7 @@ from attentiontuner.cli.options import Settings
 from attentiontuner.cli.values import check_device, check_folder, parse_settings
 from attentiontuner.core.errors import UserError, at_least
 from attentiontuner.core.seeds import evaluation_seed
-from attentiontuner.models.bound import Keeping
+from attentiontuner.models.bound import NOTHING_SAID, Asked, Keeping
 from attentiontuner.runs.run import Run
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def evaluate(
     at_least("--execute", execute)
     if execute > 1 and policy != "model":
         raise UserError(f"--execute is for the chunks of a trained model; it does not go with --policy {policy}")
-    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
+    memory = Asked(recent, keep, keep_by)
     for option, given, least in (("--recent", recent, 1), ("--keep", keep, 0)):
         if given is not None and given < least:
             raise UserError(f"{option} {given}: give {least} or more")
-    if policy != "model" and any(given is not None for given in memory.values()):
+    if policy != "model" and memory != NOTHING_SAID:
         raise UserError(f"--recent and --keep are for a trained model; they do not go with --policy {policy}")
     at_least("--video", video, 0)
     if video and policy != "model":
@@ -101,7 +101,7 @@ def evaluate(
     if video and trained is not None:
         from attentiontuner.evaluation.filming import make_films
 
-        made = make_films(trained, chosen, results, video, folder, device=device, execute=execute, **memory)
+        made = make_films(trained, chosen, results, video, folder, device=device, execute=execute, memory=memory)
         films = [str(path) for path in made]
     if as_json:
         print(json.dumps({**summary, "films": films}, indent=2))
@@ -127,8 +127,9 @@ def _task(run: Run | None, policy: str, name: str | None, words: tuple[str, ...]
     return task_of(run, settings)
 
 
-def task_of(run: Run, settings: dict[str, Any]) -> "Task":
-    """The task a run was trained on, with these settings in place of its own; one that cannot be played is refused."""
+def task_of(run: Run, settings: dict[str, Any], verb: str = "evaluate") -> "Task":
+    """The task a run was trained on, with these settings in place of its own; one that cannot be played is refused by
+    the command `verb`."""
     from attentiontuner.tasks.task import all_tasks, get_task
 
     trained_on, trained_with = run.task()
@@ -136,7 +137,7 @@ def task_of(run: Run, settings: dict[str, Any]) -> "Task":
         raise UserError(
             f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "
             f"file, such as register_task(Task.from_env(ENVIRONMENT, name={trained_on!r})), and write "
-            "`attentiontuner --import FILE evaluate ...`; or ask it step by step from Python, with load_policy"
+            f"`attentiontuner --import FILE {verb} ...`; or ask it step by step from Python, with load_policy"
         )
     chosen = get_task(trained_on, {**trained_with, **settings})
     if settings:
@@ -158,7 +159,7 @@ def _policy(
     device: str | None,
     seed: int,
     execute: int,
-    memory: dict[str, Any],
+    memory: Asked,
 ) -> tuple[Any, dict[str, Any]]:
     """The policy, and what tells it from others."""
     from attentiontuner.evaluation.players import ExpertPolicy, RandomPolicy
@@ -171,6 +172,6 @@ def _policy(
     from attentiontuner.evaluation.opening import as_policy, bound_of
 
     of: dict[str, Any] = {"policy": name, "weights": trained.sha256, **({"execute": execute} if execute > 1 else {})}
-    if (bound := bound_of(trained.model, trained.config.window, **memory)) is not None:
+    if (bound := bound_of(trained.model, trained.config.window, memory)) is not None:
         of["memory"] = asdict(bound)
-    return as_policy(trained, device=device, max_steps=task.max_steps, execute=execute, **memory), of
+    return as_policy(trained, device=device, max_steps=task.max_steps, execute=execute, memory=memory), of

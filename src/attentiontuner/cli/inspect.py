@@ -7,7 +7,7 @@ from typing import Any
 from tyro.conf import Positional
 
 from attentiontuner.core.terminal import console
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, size
 
 
 def inspect(
@@ -97,7 +97,7 @@ def print_table(summary: dict[str, Any]) -> None:
         "episodes": f"{summary['episodes']:,}{unfinished}",
         "length": f"{summary['mean_length']:.1f} steps on average, {summary['max_length']} at most",
         "success rate": f"{summary['success_rate']:.1%}",
-        "on disk": f"{summary['bytes'] / 1e6:,.2f} MB in {shards} ({share:.2%} of the raw frames)",
+        "on disk": f"{size(summary['bytes'])} in {shards} ({share:.2%} of the raw frames)",
     }
     if "lerobot" in summary:
         came = summary["lerobot"]

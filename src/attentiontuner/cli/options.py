@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, PositionalMetavarFromFieldName, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, PositionalMetavarFromFieldName, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from attentiontuner.core.terminal import NARROWEST
@@ -45,14 +45,16 @@ def call(function: Callable[..., Any], prog: str, words: Sequence[str]) -> Any:
             hint = get_type_hints(function, include_extras=True)[name]
             entries.append(_entry(name, hint, parameter.default, _words_of(function).get(name, "")))
     options: Any = tyro.cli(
-        make_dataclass("Options", entries, kw_only=True),
+        _options(entries, getattr(function, "groups", {})),
         prog=prog,
         description=_description(function),
         args=list(words),
-        config=(PositionalMetavarFromFieldName, FlagCreatePairsOff),
+        config=(PositionalMetavarFromFieldName, FlagCreatePairsOff, OmitArgPrefixes),
         registry=_registry(),
     )
     given = dict(vars(options))
+    for title in getattr(function, "groups", {}):
+        given |= vars(given.pop(_field(title)))
     for name, (cls, left_out, _) in borrowed.items():
         values = {item.name: given.pop(item.name) for item in fields(cls) if item.name not in left_out}
         given[name] = {name: value for name, value in values.items() if value is not None}
@@ -74,6 +76,30 @@ def borrows(
         return function
 
     return decorate
+
+
+def grouped(groups: Mapping[str, Sequence[str]]) -> Callable[[Command], Command]:
+    """A decorator: help shows the options of each of these `groups`, title → their names, in a box of their own."""
+
+    def decorate(function: Command) -> Command:
+        setattr(function, "groups", groups)  # noqa: B010 - functions take attributes, their type does not say so
+        return function
+
+    return decorate
+
+
+def _options(entries: Sequence[tuple[str, Any, Any]], groups: Mapping[str, Sequence[str]]) -> type:
+    """The dataclass that tyro makes options of; of a group it has a dataclass in a field, which is the box's title."""
+    by_name = {entry[0]: entry for entry in entries}
+    boxes = []
+    for title, names in groups.items():
+        box = make_dataclass(_field(title), [by_name.pop(name) for name in names], kw_only=True)
+        boxes.append((_field(title), Annotated[box, arg(name=title, help="")], field()))
+    return make_dataclass("Options", [*by_name.values(), *boxes], kw_only=True)
+
+
+def _field(title: str) -> str:
+    return f"group_{title}".replace(" ", "_")
 
 
 def _borrowed_entries(cls: type, left_out: Sequence[str], otherwise: Mapping[str, str]) -> list[tuple[str, Any, Any]]:

@@ -8,6 +8,7 @@ from attentiontuner.cli.evaluate import task_of
 from attentiontuner.cli.values import check_device, check_folder
 from attentiontuner.core.errors import at_least
 from attentiontuner.core.seeds import evaluation_seed
+from attentiontuner.core.wording import size
 from attentiontuner.runs.run import Run
 
 
@@ -39,9 +40,9 @@ def publish(
     check_device(device)
     opened = Run.open(run)
     opened.weights(best)
-    task = task_of(opened, {})
+    task = task_of(opened, {}, "publish")
     from attentiontuner.evaluation.evaluate import describe
     from attentiontuner.evaluation.publishing import publish as give
 
     made = give(opened, task, out, episodes=episodes, seed=seed, best=best, device=device)
-    print(f"{out}: {describe(dict(made.summary))}; weights in {made.precision}, {made.nbytes / 1000:,.0f} kB")
+    print(f"{out}: {describe(dict(made.summary))}; weights in {made.precision}, {size(made.nbytes)}")

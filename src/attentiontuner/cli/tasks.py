@@ -70,7 +70,7 @@ def print_one(task: "Task") -> None:
         "seen": str(task.observation),
         "actions": f"{task.actions}: {names}" if names else str(task.actions),
         "steps": f"{task.max_steps:,} at most",
-        "settings": ", ".join(f"{setting}={value}" for setting, value in task.settings.items()),
+        "settings": ", ".join(f"{setting}={written(value)}" for setting, value in task.all_settings().items()),
         "environment": task.env_id or "none: it can be trained on, not played",
         "expert": "scripted; it says what it recalls" if task.expert is not None else "none: play it by hand",
         "data set": f"{counted(task.demonstrations, 'demonstration', form=',')}, where nothing is said",
@@ -81,6 +81,11 @@ def print_one(task: "Task") -> None:
         if text:
             table.add_row(row, text)
     console().print(table)
+
+
+def written(value: Any) -> str:
+    """A setting's value as `--set` reads it."""
+    return value if isinstance(value, str) else json_format.dumps(value)
 
 
 def describe(task: "Task") -> dict[str, Any]:

@@ -2,17 +2,18 @@
 
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
-from attentiontuner.cli.options import borrows
+from attentiontuner.cli.options import borrows, grouped
 from attentiontuner.cli.values import check_device, check_folder, parse_bytes, parse_duration, parse_settings
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.wording import counted
-from attentiontuner.runs.config import RECIPE, NetworkOptions, TrainConfig, check_values
+from attentiontuner.runs.config import METHOD, RECIPE, NetworkOptions, TrainConfig, check_values
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.spaces.encoders import parse_encoders
 
@@ -26,9 +27,6 @@ NetworkFields = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...
 DECIDED_HERE = ("task", "settings", "model", "memory_limit")
 """Fields of a run's configuration that are not options as they are."""
 
-METHOD = "recall"
-"""The method of a new run where none is given."""
-
 NOT_GIVEN = {
     **dict.fromkeys(RECIPE, "the method's own if not given"),
     "method": f"{METHOD} if not given",
@@ -39,6 +37,23 @@ KEPT = (*RECIPE, "window")
 """What a run that goes on keeps where it is not given: the recipe, and the windows that its network is made for."""
 
 
+GROUPS = {
+    "data": ("test_data", "test_fraction", "demos", "include_failed", "memory_limit"),
+    "recipe": (
+        *("method", "epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "clip", "weight_decay"),
+        *("window", "parts", "seed", "device", "precision"),
+    ),
+    "network": (*(item.name for item in fields(NetworkOptions)), "model"),
+    "label": ("annotator", "labels", "memory_weight", "heads", "split_pairs", "attend_self"),
+    "saving and showing": (
+        *("budget", "keep", "checkpoint_seconds", "log", "eval_every", "eval_episodes", "heatmap_epochs"),
+    ),
+    "study": ("pairs", "annotated_fraction", "noise_p", "noise_q", "late", "learn_padding"),
+}
+"""What help shows together."""
+
+
+@grouped(GROUPS)
 @borrows("choices", TrainConfig, DECIDED_HERE, NOT_GIVEN)
 @borrows("network", NetworkOptions)
 def train(
@@ -80,8 +95,7 @@ def train(
         budget: save and stop after this time, such as 90s, 9m or 2h.
     """
     from attentiontuner.demos import DemoStore
-    from attentiontuner.methods import facts_of
-    from attentiontuner.runs.config import paper_config
+    from attentiontuner.runs.config import recipe
     from attentiontuner.runs.run import Run
     from attentiontuner.training.demonstrations import demonstrations_of
 
@@ -92,18 +106,19 @@ def train(
     store = DemoStore.open(data, choices.get("annotator"))
     chosen = _task(task, store, data, out)
     test = None if test_data is None else DemoStore.open(test_data)
-    fields = {**NetworkOptions(**network).changes(), **parse_settings(model, "--model")}
-    parse_encoders(str(fields.get("encoders", "")), chosen.observation)
+    sizes = {**NetworkOptions(**network).changes(), **parse_settings(model, "--model")}
+    parse_encoders(str(sizes.get("encoders", "")), chosen.observation)
     if memory_limit is not None:
         choices["memory_limit"] = parse_bytes(memory_limit)
     seconds = None if budget is None else parse_duration(budget)
     boards = checked_boards(filter(None, log.split(",")))
-    begun = Run(out).begun()
+    begun, epochs_said = Run(out).begun(), "epochs" in choices
     method = choices.pop("method", None) or (begun.method if begun else METHOD)
     if begun is not None and begun.method == method:
         choices = {name: getattr(begun, name) for name in KEPT} | choices
-        fields = begun.model.chosen() | fields
-    config = paper_config(chosen, method, fields, facts_of(store, choices.get("demos")), **choices)
+        sizes = begun.model.chosen() | sizes
+    of_recipe = {name: value for name, value in choices.items() if name != "epochs"}
+    config = recipe(chosen, method, sizes, store, **choices)
     demonstrations_of(Run(out).as_begun(config), store, test)
     if config.eval_every:
         chosen.make_env().close()  # one that cannot be played is refused before anything is trained
@@ -122,7 +137,8 @@ def train(
         print(f"attentiontuner: {stop}", file=sys.stderr)
         return stop.exit_code
     if os.environ.get("RANK", "0") == "0":
-        print(_summary(result, config))
+        proposed = config if epochs_said else recipe(chosen, method, sizes, store, **of_recipe)
+        print(_summary(result, config, proposed.epochs))
     return 0
 
 
@@ -139,7 +155,8 @@ def _task(name: str | None, store: "DemoStore", data: Path, out: Path) -> "Task"
     return Task.from_data(store)
 
 
-def _summary(result: "TrainResult", config: TrainConfig) -> str:
+def _summary(result: "TrainResult", config: TrainConfig, proposed: int) -> str:
+    """What came of it; `proposed` are the epochs of the recipe, where the command says no others."""
     done, epochs = len(result.metrics), counted(config.epochs, "epoch")
     last = result.metrics[-1] if done else {}
     from attentiontuner.training.loop import tested
@@ -147,7 +164,9 @@ def _summary(result: "TrainResult", config: TrainConfig) -> str:
     figures = f", {tested(last)}" if tested(last) else ""
     minutes = f"{result.seconds / 60:.1f} min"
     if result.already_finished:
-        return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; nothing to do"
+        way = f"--epochs {proposed}" if config.schedule == "constant" else "another --out"
+        to_do = f"the recipe has {proposed}: for them give {way}" if proposed > config.epochs else "nothing to do"
+        return f"{result.run} is finished: {epochs} of {config.method} in {minutes}{figures}; {to_do}"
     if not result.finished:
         return f"{result.run}: the budget ended after {done} of {epochs} of {config.method}; the same command goes on"
     return f"{result.run}: {epochs} of {config.method} in {minutes}{figures}"

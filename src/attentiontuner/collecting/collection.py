@@ -68,17 +68,18 @@ def collect_shard(root: Path, manifest: Manifest, task: Task, index: int) -> Sha
 
 
 def collect(
-    task: Task,
+    task: Task | str,
     episodes: int,
     seed: int,
     out: Path | str,
     workers: int | None = None,
     shard_episodes: int | None = None,
 ) -> DemoStore:
-    """Record `episodes` demonstrations of `task` into the folder `out` and open it.
+    """Record `episodes` demonstrations of `task`, or of the task of that name, into the folder `out` and open it.
 
     A folder that holds some of them already is completed; one whose shards are full is extended.
     """
+    task = Task.of(task)
     at_least("--episodes", episodes)
     if episodes > MOST_EPISODES:
         raise UserError(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from attentiontuner.core.errors import UserError, where_and_what
 from attentiontuner.core.wording import counted
 from attentiontuner.demos import Demonstration, PairTable
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR, checked
+from attentiontuner.demos.store.reader import EXPERT
+from attentiontuner.experts.expert import checked
 from attentiontuner.spaces.observation import Arrays, ObservationSpec
 from attentiontuner.tasks.task import Task
 
@@ -59,7 +60,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
     observations = Pieces(task.observation)
     actions: list[Any] = []
     rewards: list[float] = []
-    recalled: dict[str, list[tuple[int, int]]] = {EXPERT_ANNOTATOR: []}
+    recalled: dict[str, list[tuple[int, int]]] = {EXPERT: []}
     terminated = truncated = False
     try:
         observation, info = env.reset(seed=seed)
@@ -74,7 +75,7 @@ def record_episode(task: Task, env: gym.Env[Any, Any], seed: int) -> Episode:
             seen = task.seen(observation)
             decision = checked(expert.decide(seen), step, task.actions)
             if len(decision.recalled) or decision.also:  # at most steps nothing is recalled
-                for annotator, steps in {EXPERT_ANNOTATOR: decision.recalled, **decision.also}.items():
+                for annotator, steps in {EXPERT: decision.recalled, **decision.also}.items():
                     recalled.setdefault(annotator, []).extend((int(p), step) for p in steps)
             observations.append(seen)
             observation, reward, terminated, truncated, info = env.step(decision.action)

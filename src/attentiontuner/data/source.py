@@ -1,7 +1,7 @@
 """Where the batches come from: demonstrations held as a whole, or streamed from the store pool by pool."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,10 @@ from attentiontuner.demos.store.reader import DemoStore
 Integers = NDArray[np.int64]
 
 POOLS_AT_ONCE = 2
-"""One to draw batches from, and one that is being read."""
+"""One to draw batches from or to test on, and one that is being read."""
+
+UNPACKED = 3
+"""How many times its frames a shard takes at most while it is read."""
 
 BLOCK_BYTES = 4 * 2**20
 """Bytes of observations that are looked at together."""
@@ -36,11 +39,12 @@ class Chunk:
 
 
 class Source:
-    """The training demonstrations of a run, as the batches of each epoch: a pure function of (seed, epoch).
+    """The training demonstrations of a run, as the batches of each epoch: a pure function of (seed, epoch). Its test
+    demonstrations as pieces, in their order.
 
     Args:
         store: the data set.
-        episodes: numbers of the training episodes in it.
+        episodes: numbers of the episodes in it.
         labels: their pairs.
         batch_size: demonstrations in a batch.
         seed: fixes the order of the batches.
@@ -65,19 +69,21 @@ class Source:
         self.store, self.episodes, self.labels, self.device = store, episodes, labels, device
         self.batch_size, self.seed, self.memory_limit, self.window = batch_size, seed, memory_limit, window
         self._things = mean_things(labels)
-        self._pools = [] if memory_limit is None else _shard_rows(store, episodes)
+        self._shards = [] if memory_limit is None else _shard_rows(store, episodes)
         self._longest = int(labels.lengths.max(initial=1)) if learn_padding else None
         self._whole: tuple[bool, DemoData] | None = None  # whether it is filled up
 
     def __len__(self) -> int:
-        """Number of training demonstrations."""
+        """Number of demonstrations."""
         return len(self.episodes)
 
     def batches(self, epoch: int) -> int:
         """Number of batches of an epoch (from 0)."""
-        if self.memory_limit is None:
-            return -(-len(self) // self.batch_size)
         return sum(len(batches) for _, batches in self._plan(epoch))
+
+    def episodes_of(self, epoch: int, batch: int) -> Integers:
+        """The numbers of the episodes of a batch (from 0) of an epoch; nothing is read."""
+        return [self.episodes[rows[own]] for rows, batches in self._plan(epoch) for own in batches][batch]
 
     def chunks(self, epoch: int, first_batch: int = 0) -> Iterator[Chunk]:
         """The batches of an epoch (from 0) from number `first_batch` on."""
@@ -88,7 +94,7 @@ class Source:
                 self._whole = filled, self._data(self._read(np.arange(len(self))), epoch)
             if isinstance(self._whole[1], WindowedData):
                 self._whole[1].epoch = epoch
-            batches = epoch_batches(len(self), self.batch_size, self.seed, epoch)
+            ((_, batches),) = self._plan(epoch)
             if first_batch < len(batches):
                 yield Chunk(self._whole[1], self.episodes, batches[first_batch:])
             return
@@ -106,6 +112,15 @@ class Source:
                 coming = reader.submit(self._read, plan[number + 1][0]) if number + 1 < len(plan) else None
                 yield Chunk(data, self.episodes[rows], batches)
 
+    def pieces(self) -> Iterator[DemoData]:
+        """All demonstrations in their order: in one piece that stays where they are held, else pool by pool, of which
+        one may be in use while the next one is read."""
+        if self.memory_limit is None:
+            yield next(self.chunks(0)).data
+            return
+        for rows in self._pools(range(len(self._shards))):
+            yield self._data(self._read(rows), 0)
+
     def _data(self, packed: PackedDemos, epoch: int) -> DemoData:
         if self.window is None:
             return DemoData(self._filled_up(packed, epoch), self.device, self._things)
@@ -115,13 +130,13 @@ class Source:
         """All training observations in blocks of distinct ones `[u, bytes]`, with how many steps saw each `[u]`."""
         if self.memory_limit is None:
             data = next(self.chunks(0)).data
-            yield from _blocks(data.frames, data.packed.frame_index)
+            yield from in_blocks(data.frames, data.packed.frame_index)
             return
         plan = self._plan(0)
         with progress(f"look at {self.store.task}", len(self)) as bar:
             for rows, _ in plan:
                 packed = self._read(rows)
-                yield from _blocks(torch.from_numpy(packed.frames), packed.frame_index)
+                yield from in_blocks(torch.from_numpy(packed.frames), packed.frame_index)
                 bar.advance(len(rows))
 
     def actions(self) -> Iterator[NDArray[np.generic]]:
@@ -140,25 +155,30 @@ class Source:
 
     def _plan(self, epoch: int) -> list[tuple[Integers, list[Integers]]]:
         """The pools of an epoch: shards in random order, as many together as fit; batches mix all of a pool."""
-        assert self.memory_limit is not None
+        if self.memory_limit is None:
+            return [(np.arange(len(self)), epoch_batches(len(self), self.batch_size, self.seed, epoch))]
         rng = np.random.default_rng([self.seed, epoch])
-        room = self.memory_limit // POOLS_AT_ONCE
-        pools: list[list[Integers]] = []
-        used = room
-        for number in rng.permutation(len(self._pools)):
-            rows, size = self._pools[number]
-            if used + size > room:
-                pools.append([])
-                used = 0
-            pools[-1].append(rows)
-            used += size
         plan = []
-        for pool in pools:
-            rows = np.concatenate(pool)
+        for rows in self._pools(rng.permutation(len(self._shards))):
             order = rng.permutation(len(rows))
             size = self.batch_size
             plan.append((rows, [order[start : start + size] for start in range(0, len(rows), size)]))
         return plan
+
+    def _pools(self, order: Iterable[int]) -> list[Integers]:
+        """The rows of shards in this order, of as many together as fit."""
+        assert self.memory_limit is not None
+        room = self.memory_limit // POOLS_AT_ONCE
+        pools: list[list[Integers]] = []
+        used = 0
+        for number in order:
+            rows, size = self._shards[number]
+            if used + size > room or not pools:
+                pools.append([])
+                used = 0
+            pools[-1].append(rows)
+            used += size
+        return [np.concatenate(pool) for pool in pools]
 
     def _read(self, rows: Integers) -> PackedDemos:
         packed = self.store.annotated_by(None).read_packed(self.episodes[rows])
@@ -208,7 +228,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
+def in_blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.uint8], Integers]]:
     """Frames `[U, bytes]` in blocks, with how often each occurs among `frame_index` `[S]`."""
     seen = np.bincount(frame_index, minlength=len(frames))
     size = max(1, BLOCK_BYTES * len(frames) // max(frames.nbytes, 1))
@@ -219,6 +239,12 @@ def _blocks(frames: Tensor, frame_index: Integers) -> Iterator[tuple[NDArray[np.
 def frame_bytes(store: DemoStore, episodes: Integers) -> int:
     """About how many bytes of distinct frames these episodes have, from the manifest alone."""
     return sum(size for _, size in _shard_rows(store, episodes))
+
+
+def reading_bytes(store: DemoStore) -> int:
+    """About how many bytes it takes to read the largest shard, beside the frames that are taken from it."""
+    largest = max((shard.distinct_frames for shard in store.manifest.readable_shards()), default=0)
+    return UNPACKED * largest * store.observation.nbytes
 
 
 def _shard_rows(store: DemoStore, episodes: Integers) -> list[tuple[Integers, int]]:

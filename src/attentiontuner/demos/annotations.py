@@ -256,7 +256,7 @@ def read_shard_annotations(root: Path, annotator: str, shard: ShardEntry) -> Sha
             except PairError:
                 raise
             except WRONG_CONTENT as error:
-                raise UserError(f"{path}, line {number}: {_reason(error)}") from error
+                raise UserError(f"{path}, line {number}: {_badly_written(line) or _reason(error)}") from error
         pairs = reader.table()
     except PairError as error:
         episode = shard.first + error.episode
@@ -273,6 +273,20 @@ def _lines(path: Path) -> list[str]:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is damaged: it is no UTF-8 ({error})") from error
+
+
+def _badly_written(line: str) -> str:
+    """How the pairs of a line should have been written, where they are of the right kind and in another form."""
+    try:
+        pairs = json.loads(line)["pairs"]
+        if isinstance(pairs, dict):
+            q, steps = next((q, steps) for q, steps in pairs.items() if not isinstance(steps, str))
+            text = ",".join(str(int(step)) for step in (steps if isinstance(steps, list) else [steps]))
+            return shortened(f'steps are text: "{q}": "{text}"') if text else ""
+        p, q = map(int, pairs[0])
+    except (*WRONG_CONTENT, StopIteration):
+        return ""
+    return shortened(f'pairs stand under the step that recalls: {{"{q}": "{p}"}}')
 
 
 def _reason(error: Exception) -> str:

@@ -28,7 +28,7 @@ from attentiontuner.models.bound import Bound
 from attentiontuner.runs.run import Run, Trained
 
 AT_ONCE = 16
-"""Demonstrations that are looked at together."""
+"""Demonstrations that are looked at together, where they were trained on whole batches of them."""
 
 IN_A_BLOCK = 2**20
 """Weights of steps on steps that are looked at together."""
@@ -74,17 +74,21 @@ def annotate_by_run(root: Path | str, run: Path | str, name: str, threshold: flo
     model = trained.config.model
     if (store.observation, store.actions.unnamed()) != (model.observation, model.actions):
         raise UserError(f"{root} holds {store.observation} and {store.actions}: {run} was trained on something else")
+    if store.task != trained.config.task:
+        raise UserError(f"{root} holds demonstrations of {store.task!r}: {run} was trained on {trained.config.task!r}")
     with locked(root / LOCK):
         for episode, said in read_annotations(root, name).items():
             if not _untouched(said):
                 raise UserError(f"{root}: {name!r} has annotated episode {episode}: give the run another name")
-        written = 0
+        written, at_once = 0, AT_ONCE
+        if trained.config.parts is not None:
+            at_once = min(AT_ONCE, -(-trained.config.batch_size // trained.config.parts))
         with progress(f"annotate as {name}", len(store)) as bar:
             for shard in store.manifest.readable_shards():
                 lines = {}
                 data = DemoData(store.read_packed(range(shard.first, shard.end)))
-                for start in range(0, shard.episodes, AT_ONCE):
-                    rows = np.arange(start, min(start + AT_ONCE, shard.episodes))
+                for start in range(0, shard.episodes, at_once):
+                    rows = np.arange(start, min(start + at_once, shard.episodes))
                     for episode, table in _recalled(trained, data, rows, threshold):
                         lines[episode] = _annotation(table, Path(run).name, threshold)
                         written += len(table)

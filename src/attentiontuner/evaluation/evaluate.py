@@ -37,15 +37,17 @@ from attentiontuner.core.progress import progress
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.metrics import EPISODE_CONFIDENCE, wilson_interval
-from attentiontuner.evaluation.rollout import DEFAULT_BATCH, EpisodeResult, rollout
-from attentiontuner.tasks.task import Task
+from attentiontuner.evaluation.rollout import DEFAULT_BATCH, EpisodeResult, Policy, rollout
+from attentiontuner.evaluation.workers import PlaysAlone
+from attentiontuner.runs.run import Run
+from attentiontuner.tasks.task import Task, get_task
 
 EPISODES_FILE, SUMMARY_FILE = "episodes.jsonl", "summary.json"
 
 
 def evaluate(
-    policy: Any,
-    task: Task,
+    policy: Policy | PlaysAlone | Path | str,
+    task: Task | str,
     episodes: int,
     seed: int = 0,
     out: Path | str | None = None,
@@ -57,7 +59,8 @@ def evaluate(
     """Play `episodes` episodes of evaluation seed `seed`; the results in order, and the summary.
 
     Args:
-        policy: what plays. task: where.
+        policy: what plays, or the folder of a run.
+        task: where, or its name; of a run's folder it then has the settings the run was trained with.
         episodes: how many. seed: their environment seeds follow from it.
         out: the folder that keeps each finished episode; without it nothing is written or shown.
         batch: episodes in flight at once. workers: processes that step the environments; None chooses.
@@ -65,6 +68,7 @@ def evaluate(
             whether the episodes found in `out` are of this evaluation.
     """
     at_least("--episodes", episodes)
+    policy, task = _opened(policy, task)
     what = {"task": task.name, "settings": dict(task.settings), "seed": seed, **(of or {}), "version": __version__}
     seeds = [evaluation_seed(seed, index) for index in range(episodes)]
     started = time.monotonic()
@@ -89,8 +93,18 @@ def evaluate(
     return in_order, summary
 
 
+def _opened(policy: Policy | PlaysAlone | Path | str, task: Task | str) -> tuple[Policy | PlaysAlone, Task]:
+    """What plays and where, with what is only named opened."""
+    if not isinstance(policy, Path | str):
+        return policy, Task.of(task)
+    from attentiontuner.evaluation.opening import load_policy  # which imports torch, and this module
+
+    trained_on, settings = Run.open(policy).task()
+    return load_policy(policy), get_task(task, settings) if task == trained_on else Task.of(task)
+
+
 def _play_missing(
-    policy: Any,
+    policy: Policy | PlaysAlone,
     task: Task,
     seeds: Sequence[int],
     out: Path,

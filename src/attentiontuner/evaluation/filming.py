@@ -14,7 +14,7 @@ from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.policy import ModelPolicy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.experts.expert import Decision, Expert, checked
-from attentiontuner.models.bound import Keeping
+from attentiontuner.models.bound import NOTHING_SAID, Asked
 from attentiontuner.models.heads import Head
 from attentiontuner.runs.run import Trained
 from attentiontuner.tasks.task import Task
@@ -31,18 +31,15 @@ def make_films(
     *,
     device: str | None = None,
     execute: int = 1,
-    recent: int | None = None,
-    keep: int | None = None,
-    keep_by: Keeping | None = None,
+    memory: Asked = NOTHING_SAID,
 ) -> list[Path]:
-    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` and what
-    is kept are as in `load_policy`."""
+    """Film `count` of the evaluated episodes, failures and successes in turn, into `out`; the paths. `execute` and
+    `memory` are as in `as_policy`."""
     at_least("--video", count)
     config = trained.config
     way = config.way
     heads = way.watchable(config)[: len(HEAD_COLOURS)]
-    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
-    policy = as_policy(trained, device=device, max_steps=task.max_steps, watch=heads, execute=execute, **memory)
+    policy = as_policy(trained, device=device, max_steps=task.max_steps, watch=heads, execute=execute, memory=memory)
     reading = {"supervised": bool(config.supervised()), "counts": way.counts(config), "whole": way.whole(config)}
     paths = []
     for result in choose(results, count):

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,7 +11,7 @@ from attentiontuner.core.seeds import SELECTION_SEED
 from attentiontuner.demos import Demonstration
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.models.bound import Bound, Keeping
+from attentiontuner.models.bound import NOTHING_SAID, Asked, Bound, Keeping
 from attentiontuner.models.heads import Head, parse_heads
 from attentiontuner.models.network import Network
 from attentiontuner.runs.devices import choose_device
@@ -51,9 +50,8 @@ def load_policy(
         keep_by: which older steps stay: those with the highest keep score, those most attended to (attention), the most
             recent, or all of them: the memory then grows.
     """
-    memory: dict[str, Any] = {"recent": recent, "keep": keep, "keep_by": keep_by}
-    trained = Run(Path(run)).load_model(best)
-    return as_policy(trained, device=device, max_steps=max_steps, watch=watch, execute=execute, **memory)
+    trained, memory = Run(Path(run)).load_model(best), Asked(recent, keep, keep_by)
+    return as_policy(trained, device=device, max_steps=max_steps, watch=watch, execute=execute, memory=memory)
 
 
 def as_policy(
@@ -63,29 +61,21 @@ def as_policy(
     max_steps: int | None = None,
     watch: str | Head | Sequence[Head] | None = None,
     execute: int = 1,
-    recent: int | None = None,
-    keep: int | None = None,
-    keep_by: Keeping | None = None,
+    memory: Asked = NOTHING_SAID,
 ) -> ModelPolicy:
     """The policy of a trained network; see `load_policy`."""
     heads = _heads_to_watch(watch, trained)
-    network, bound = trained.model, bound_of(trained.model, trained.config.window, recent, keep, keep_by)
+    network, bound = trained.model, bound_of(trained.model, trained.config.window, memory)
     steps = sys.maxsize if bound is not None else max_steps or _horizon(trained)
     network = (network if bound is None else network.bounded(bound)).to(choose_device(device))
     return ModelPolicy(network, steps, watch=heads, task=trained.config.task, execute=execute)
 
 
-def bound_of(
-    network: Network,
-    window: int | None,
-    recent: int | None = None,
-    keep: int | None = None,
-    keep_by: Keeping | None = None,
-) -> Bound | None:
+def bound_of(network: Network, window: int | None, memory: Asked = NOTHING_SAID) -> Bound | None:
     """The memory that a network trained on windows of `window` steps plays with; None: it keeps everything. See
     `load_policy`."""
     scores = bool(getattr(network.config, "keeps", False))
-    return Bound.chosen(recent, keep, keep_by, window=window, scores=scores)
+    return Bound.chosen(memory, window=window, scores=scores)
 
 
 def _horizon(trained: Trained) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
+from attentiontuner.evaluation.workers import RowError
 from attentiontuner.tasks.own_code import import_user_code
 from attentiontuner.tasks.task import Task
 
@@ -31,16 +32,24 @@ class OneByOne:
     def restart(self, rows: NDArray[np.int64]) -> None:
         """A new episode, where there is a row."""
         if len(rows) and hasattr(self.policy, "reset"):
-            self.policy.reset()
+            self._call("reset")
 
-    def act(self, observations: Any) -> NDArray[Any]:
-        """`[1, …]` observations → `[1]` actions."""
+    def act(self, observations: Any) -> Any:
+        """`[1, …]` observations → a list of one action."""
         one = (
             {name: part[0] for name, part in observations.items()}
             if isinstance(observations, Mapping)
             else observations[0]
         )
-        return np.asarray(self.policy.act(one))[None]
+        return [self._call("act", one)]
+
+    def _call(self, what: str, *given: Any) -> Any:
+        try:
+            return getattr(self.policy, what)(*given)
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:
+            raise RowError(0, f"the policy's {what}: {where_and_what(error)}") from error
 
 
 def is_address(text: str) -> bool:

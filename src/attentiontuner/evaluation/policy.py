@@ -1,7 +1,8 @@
 """A trained model as a policy that streams: each step attends over cached keys and values, nothing is recomputed."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.evaluation.step_function import StepFunction, StepInputs, map_leaves
 from attentiontuner.models.heads import Head
 from attentiontuner.models.network import Network
-from attentiontuner.spaces import SpaceError
+from attentiontuner.spaces import ObservationSpec, SpaceError
 from attentiontuner.tasks.task import Task
 
 WARM_UP_STEPS = 3
@@ -52,6 +53,11 @@ class ModelPolicy:
         self._rows: int | None = None
         self._distribution: Tensor | None = None
         self._weights: dict[Head, Tensor] = {}
+
+    def __repr__(self) -> str:
+        room = "any length" if self.max_steps == sys.maxsize else f"at most {counted(self.max_steps, 'step', form=',')}"
+        network, task = self.model.config.architecture, self.task or "unknown"
+        return f"ModelPolicy(task {task}, network {network}, episodes of {room}, on {self.device})"
 
     def clone(self) -> "ModelPolicy | None":
         """A second player with the same model and a cache of its own.
@@ -248,7 +254,8 @@ class ModelPolicy:
         try:
             encoded = self.model.config.observation.encode(observations)
         except SpaceError as error:
-            raise UserError(f"the observation of row {error.row} does not fit the policy: {error.problem}") from error
+            problem = _one_alone(self.model.config.observation, observations) or error.problem
+            raise UserError(f"the observation of row {error.row} does not fit the policy: {problem}") from error
         if len(encoded) != self._rows:
             before, now = counted(self._rows or 0, "row"), counted(len(encoded), "row")
             raise UserError(f"the policy was reset for {before}, these are observations of {now}: call reset(n) first")
@@ -270,6 +277,17 @@ class ModelPolicy:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._think()
+
+
+def _one_alone(spec: ObservationSpec, given: Any) -> str:
+    """How a single observation becomes a batch of one; "" where it is not that."""
+    try:
+        spec.one(given)
+    except SpaceError:
+        return ""
+    if isinstance(given, Mapping):
+        return "it is one alone; give a batch: {name: part[None] for name, part in observation.items()}"
+    return f"it is one alone; give a batch: {'observation[None]' if isinstance(given, np.ndarray) else '[observation]'}"
 
 
 def _check_sampling(sample: bool, temperature: float, generator: torch.Generator | None) -> None:

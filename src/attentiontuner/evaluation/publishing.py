@@ -16,13 +16,14 @@ from torch import Tensor
 
 from attentiontuner.core.files import new_folder, write_json, write_text
 from attentiontuner.core.seals import read_tensors
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, size
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.evaluation.rollout import EpisodeResult
 from attentiontuner.methods import get_method
 from attentiontuner.runs.run import Run, Trained
 from attentiontuner.runs.states import weight_bytes, without_empty_rows
+from attentiontuner.tasks import OURS
 from attentiontuner.tasks.task import Task
 
 CARD, RECORD = "README.md", "record.json"
@@ -77,8 +78,8 @@ def publish(
         write_json(folder / RECORD, {**summary, "success": outcomes})
         nbytes = smaller.weights().stat().st_size
         weights = sum(tensor.numel() for tensor in trained.model.parameters())
-        size = f"{weights:,} weights in {precision}, {nbytes / 1000:,.0f} kB"
-        write_text(folder / CARD, _card(out.name, smaller, task, summary, size))
+        known = f"{weights:,} weights in {precision}, {size(nbytes)}"
+        write_text(folder / CARD, _card(out.name, smaller, task, summary, known, _epochs(run, best)))
     return Published(Run.open(out), summary, precision, nbytes)
 
 
@@ -99,7 +100,28 @@ def _play(
     return evaluate(policy, task, episodes, seed, folder, of={"policy": "model", "weights": trained.sha256})
 
 
-def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: str) -> str:
+def _epochs(run: Run, best: bool) -> str:
+    """The epochs that the weights were trained for, and how many were planned where that is more."""
+    planned, metrics = run.config().epochs, run.metrics()
+    if not metrics:  # stopped in the first epoch, or published itself, without a log
+        done = planned if run.progress() is None else 0
+    elif best:
+        done = max(metrics, key=lambda epoch: float(epoch.get("success_rate", -1)))["epoch"]
+    else:
+        done = metrics[-1]["epoch"]
+    return f"{done}" if done == planned else f"{done} of {planned}"
+
+
+def _what_file(task: Task) -> str:
+    """What a card says of a task that this package does not have: how to make it known."""
+    return (
+        f". `FILE` makes its environment known to Gymnasium, as `{task.env_id}`, and the task to attentiontuner:\n"
+        f'`attentiontuner.register_task(attentiontuner.Task.from_env("{task.env_id}", name="{task.name}"))`, '
+        "in Python too"
+    )
+
+
+def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: str, epochs: str) -> str:
     config, facts = run.config(), run.facts()
     demonstrations = counted(facts["data"]["demonstrations"], "demonstration", form=",")
     taught = f", {facts['data']['annotated']:,} of them annotated by `{config.annotator}`" if config.needs_pairs else ""
@@ -108,6 +130,8 @@ def _card(name: str, run: Run, task: Task, summary: Mapping[str, Any], weights: 
     low, high = (100 * bound for bound in summary["interval"])
     rate = f"{100 * summary['success_rate']:.1f} %, 95 % interval {low:.1f} to {high:.1f}"
     seed, episodes = summary["of"]["seed"], summary["episodes"]
+    own = config.task not in OURS
+    how, what_file = ("--import FILE ", _what_file(task)) if own else ("", "")
     return f"""---
 library_name: attentiontuner
 pipeline_tag: robotics
@@ -120,17 +144,18 @@ Solves **{summary["successes"]:,} of {counted(episodes, "episode", form=",")}** 
 of evaluation seed {seed}; `{RECORD}` has each of them. In this folder
 
 ```
-attentiontuner evaluate . --episodes {episodes} --seed {seed}
+attentiontuner {how}evaluate . --episodes {episodes} --seed {seed}
 ```
 
-plays them again. In Python the policy is `attentiontuner.load_policy("{name}")`, given where the folder is.
+plays them again{what_file}. In Python the policy is `attentiontuner.load_policy("{name}")`, given where the folder is.
 
 | | |
 | --- | --- |
 | task | `{config.task}`, settings: {settings} |
+| environment | `{task.env_id}` |
 | method | `{config.method}` |
 | learned from | {demonstrations}{taught} |
-| seed, epochs, batch | {config.seed}, {config.epochs}, {config.batch_size} |
+| seed, epochs, batch | {config.seed}, {epochs}, {config.batch_size} |
 | network | {weights} |
 | made with | {versions} |
 

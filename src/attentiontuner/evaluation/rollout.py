@@ -235,12 +235,19 @@ class _Play:
         if not going_on.any():
             return
         policy.restart(np.flatnonzero(~going_on | (shared.steps[rows] == 0)))
-        actions = np.asarray(policy.act(self.task.observation.decode(shared.observations[rows])))
-        acting = rows[going_on]
+        acted, acting = policy.act(self.task.observation.decode(shared.observations[rows])), rows[going_on]
         try:
+            actions = _array(acted)
             if actions.shape[:1] != rows.shape:
                 raise SpaceError(f"it gave actions of shape {actions.shape} for {counted(len(rows), 'row')}")
             shared.actions[acting] = self._actions.encode(actions[going_on])
         except SpaceError as error:
             raise UserError(f"{self.name_of(int(acting[error.row]))}: the policy's act: {error.problem}") from error
         shared.commands[acting] = STEP
+
+
+def _array(actions: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(actions)
+    except ValueError as error:
+        raise SpaceError("it gave actions of several shapes") from error

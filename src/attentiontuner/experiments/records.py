@@ -231,7 +231,8 @@ def finished(records: Path, cell: Cell) -> Record | None:
 
 
 def difference_from(record: Record, cell: Cell) -> str:
-    """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is."""
+    """Where a record is not one of `cell`, as text such as "model.layers 3, not 2"; "" where it is. What a run was made
+    with decides, not how much of that the cell said and how much was usual then."""
     config = cell_config(cell)
     now = {"cell": cell.to_json(), **config.to_json()}
     try:
@@ -245,9 +246,10 @@ def difference_from(record: Record, cell: Cell) -> str:
 
 def _decisive(value: Mapping[str, Any]) -> dict[str, Any]:
     """Without what changes no result."""
-    return {
-        name: _decisive(part) if name == "cell" else part for name, part in value.items() if name not in RESULT_NEUTRAL
-    }
+    kept = {name: part for name, part in value.items() if name not in RESULT_NEUTRAL}
+    if "cell" in kept:
+        kept["cell"] = {name: part for name, part in _decisive(kept["cell"]).items() if name != "config"}
+    return kept
 
 
 def state_of(records: Path, cell: Cell) -> str:

@@ -1,5 +1,5 @@
 """Scripted experts, one per task: each solves its task and says which past steps it used."""
 
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR, Decision, Expert
+from attentiontuner.experts.expert import Decision, Expert
 
-__all__ = ["EXPERT_ANNOTATOR", "Decision", "Expert"]
+__all__ = ["Decision", "Expert"]

@@ -8,9 +8,6 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import SpaceError
 
-EXPERT_ANNOTATOR = "expert"
-"""The annotator name under which `Decision.recalled` is stored."""
-
 
 @dataclass(frozen=True)
 class Decision:

@@ -163,9 +163,16 @@ def _head(store: DemoStore, data: StepData) -> ActionHead:
     return head.to(data.device)
 
 
+def worth_looking_at(store: DemoStore) -> Integers:
+    """Numbers of the episodes that solved their task, which are those that `train` learns from; of all where hardly one
+    did."""
+    solved = np.flatnonzero(store.success())
+    return solved if len(solved) >= FEWEST else np.arange(len(store))
+
+
 def _looked_at(store: DemoStore, rng: np.random.Generator) -> Integers:
-    """Numbers of the episodes that are looked at: all, or as many at random as the limits allow."""
-    every = np.arange(len(store))
+    """Numbers of the episodes that are looked at: all that are worth it, or as many at random as the limits allow."""
+    every = worth_looking_at(store)
     chosen = every[learned_from(store, every, rng)]
     share = MOST_STEPS / store.lengths[chosen].sum()
     if "image" in store.observation.kinds:

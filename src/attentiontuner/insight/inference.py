@@ -72,7 +72,7 @@ class Inferred:
 
     Attributes:
         pairs: of the episodes, in their order.
-        exact: whether the labels were right, but for lateness.
+        exact: whether the labels were right, but for lateness. If not, and nothing was moved, they are as marked.
         late: of each annotator, steps marked too late.
         spreads: of each annotator how far off recalled and deciding steps are, in steps.
         moved: demonstrations whose labels were replaced by what was found.
@@ -121,6 +121,8 @@ class Inferred:
             said.append(f"pairs of {counted(self.moved, 'demonstration', form=',')} moved where they belong")
         if self.added:
             said.append(f"pairs found in {counted(self.added, 'demonstration', form=',')} without labels")
+        if self.moved or any(self.late):
+            said.append("--labels exact takes labels at their word")
         return "; ".join(said)
 
 
@@ -148,23 +150,30 @@ def infer_pairs(
     needed = squashed(need.entropy)
     readings = [read_labels(table, needed) for table in labels]
     annotated = np.any([table.annotated for table in labels], axis=0)
-    late = tuple(each.late for each in readings)
-    given = reduce(PairTable.merge, (each.labels for each in readings))
+    as_marked, in_time = reduce(PairTable.merge, labels), tuple(0 for _ in labels)
+    late, given = tuple(each.late for each in readings), reduce(PairTable.merge, (each.labels for each in readings))
+    right = tuple((EXACT, EXACT) for _ in readings)
     if need.lengths.max(initial=0) > LONGEST:
-        return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
-    work = _Work(store, np.asarray(episodes), readings, annotated, needed, seed, torch.device(device))
-    with progress(f"labels of {store.task}", len(work.sorts) * CHECKED + (1 + len(work.sorts)) * STEPS) as bar:
+        return Inferred(given, True, late, right)
+    told = (store, np.asarray(episodes))
+    work = _Work(*told, readings, annotated, needed, seed, torch.device(device))
+    with progress(f"labels of {store.task}", len(work.sorts) * 2 * CHECKED + (1 + len(work.sorts)) * STEPS) as bar:
         exact = work.right(bar)
+        if not exact and any(late):  # what seems late may be right as it is
+            unmoved = [Readings(table, 0, each.spread) for table, each in zip(labels, readings, strict=True)]
+            other = _Work(*told, unmoved, annotated, needed, seed, torch.device(device))
+            if other.right(bar):
+                work, exact, late, given = other, True, in_time, as_marked
         if not (exact and annotated.all()):
             finders = work.finders(exact, bar)
         bar.advance(bar.total - bar.done)
     if exact and annotated.all():
-        return Inferred(given, True, late, tuple((EXACT, EXACT) for _ in readings))
+        return Inferred(given, True, late, right)
     found, agreement = work.found(finders, annotated if annotated.all() else ~annotated)
     of_p = np.mean([finder.spreads_p for finder in finders], axis=0)
     spreads = tuple((float(p), EXACT if exact else each.spread) for p, each in zip(of_p, readings, strict=True))
     if agreement < AGREED:  # what each of two heads finds is its own affair
-        return Inferred(given, exact, late, spreads)
+        return Inferred(given, True, late, spreads) if exact else Inferred(as_marked, False, in_time, spreads)
     if exact:  # what was said stays
         said, unsaid = np.flatnonzero(annotated), np.flatnonzero(~annotated)
         found = PairTable.join([given.select(said), found.select(unsaid)]).select(np.argsort(np.append(said, unsaid)))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attentiontuner.core.progress import Bar
 from attentiontuner.insight.memoryless import WIDTH, observation_encoder
 from attentiontuner.insight.questions import NO_FRAME, Questions
-from attentiontuner.insight.steps import Integers, seeded
+from attentiontuner.insight.steps import Integers, embedded, seeded
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 
 KEY, AGES = 32, 32
@@ -95,7 +95,7 @@ class Look(nn.Module):
     def forward(self, pairs: Pairs, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How much each frame is worth a look, `[J]`, by how much it moves the distribution, `[J, P]`, and by how much
         the present does with all frames hidden, `[Q, P]`; `time` `[Q]` is that of the questions."""
-        vectors, memory, kinds = self.encoder(pairs.observations)
+        vectors, memory, kinds = embedded(self.encoder, pairs.observations)
         now, then = vectors[pairs.present], vectors[pairs.past]
         score = (self.query(now)[pairs.row] * self.key(then)).sum(-1) / math.sqrt(KEY) + self.worth(then)[:, 0]
         score = score + self.since[age(pairs.time)] + self.ago[age(time[pairs.row] - pairs.time)]

@@ -6,7 +6,7 @@ Legend: S steps, U distinct observations, D width, P numbers that describe the d
 import torch
 from torch import Tensor, nn
 
-from attentiontuner.insight.steps import Steps
+from attentiontuner.insight.steps import Steps, embedded
 from attentiontuner.models.actions import action_head
 from attentiontuner.models.memory import MemoryOptions, ObservationMemory, observation_memory
 from attentiontuner.models.sizes import images_for
@@ -23,7 +23,16 @@ def observation_encoder(observation: ObservationSpec) -> ObservationMemory:
     """Bytes `[U, nbytes]`, standardised with the training set, → vectors `[U, D]`, and a memory that nobody reads."""
     images = images_for(observation)
     options = MemoryOptions(
-        WIDTH, head=1, bounded=False, alike=False, points=0, looks=0, dropped_cells=DROPPED, images=images, beside=False
+        WIDTH,
+        head=1,
+        points=0,
+        looks=0,
+        bounded=False,
+        alike=False,
+        dropped_cells=DROPPED,
+        images=images,
+        beside=False,
+        products=False,
     )
     return observation_memory(observation, options)
 
@@ -42,7 +51,7 @@ class Memoryless(nn.Module):
 
     def forward(self, steps: Steps) -> tuple[Tensor, Tensor]:
         """Two distributions `[S, P]` of the action of each step: from the present alone, and after the one before."""
-        vectors: Tensor = self.encoder(steps.observations)[0]
+        vectors = embedded(self.encoder, steps.observations)[0]
         seen = vectors.index_select(0, steps.frame)
         return self.alone(seen), self.after(seen + self.head.embed(steps.before, steps.begins, self.before))
 

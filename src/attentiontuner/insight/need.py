@@ -24,7 +24,7 @@ from attentiontuner.core.wording import counted
 from attentiontuner.demos.pairs import spans
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.memoryless import Memoryless
-from attentiontuner.insight.steps import Integers, StepData, blocks, learned_from, seeded
+from attentiontuner.insight.steps import Integers, StepData, blocks, embedded_at_once, learned_from, seeded
 
 FOLDS, PASSES, PATIENCE, RATE = 2, 24, 3, 1e-3
 """Folds of the episodes, most passes over the steps, passes without gain before it stops, learning rate."""
@@ -36,7 +36,7 @@ UPDATES = 30
 """Batches between two looks at how good it is, at least. Where observations come again a pass is short."""
 
 JUDGED = 4096
-"""Steps that are judged at once."""
+"""Steps that are judged at once; fewer where they see large images."""
 
 USUAL = 0.5
 """Where actions are numbers, the quantile of the steps that is usual."""
@@ -151,8 +151,9 @@ class Judges:
         found = np.empty((len(data), self.policies[0].head.width), np.float32)
         for policy, rows in self._shared(data, places):
             own = np.intersect1d(rows, steps)
-            for start in range(0, len(own), JUDGED):
-                some = own[start : start + JUDGED]
+            at_once = embedded_at_once(JUDGED, data.packed.observation.nbytes)
+            for start in range(0, len(own), at_once):
+                some = own[start : start + at_once]
                 found[some] = policy.eval().answer(data.steps(some)).cpu().numpy()
         return found[steps]
 
@@ -203,7 +204,8 @@ def _judge(policy: Memoryless, data: StepData, rows: Integers) -> NDArray[np.flo
     policy.eval()
     by_frame = rows[np.argsort(data.packed.frame_index[rows], kind="stable")]  # what is seen often is embedded once
     found = np.empty((2, len(data)), np.float32)
-    for start in range(0, len(rows), JUDGED):
-        some = by_frame[start : start + JUDGED]
+    at_once = embedded_at_once(JUDGED, data.packed.observation.nbytes)
+    for start in range(0, len(rows), at_once):
+        some = by_frame[start : start + at_once]
         found[:, some] = torch.stack(policy.judge(data.steps(some))).cpu().numpy()
     return found[:, rows]

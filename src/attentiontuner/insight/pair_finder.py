@@ -27,6 +27,7 @@ from attentiontuner.insight.readings import EXACT, FARTHEST, LEAST, SPREADS, Flo
 from attentiontuner.insight.steps import seeded
 from attentiontuner.losses import counting_loss
 from attentiontuner.models.network import Network
+from attentiontuner.models.optimiser import make_optimiser, set_learning_rate
 from attentiontuner.models.recall_head import Recalled
 from attentiontuner.models.sizes import RECALL_HEAD, RecallConfig
 from attentiontuner.spaces import ActionSpec, ObservationSpec
@@ -43,13 +44,13 @@ class Sort(NamedTuple):
         asks: what it looks for depends on the step that asks; if not, it is plain.
         dropped: share of a symbol grid's cells that gates do not see while it learns.
         rate: learning rate.
-        numbers: how much faster single numbers learn, such as where all scores start.
+        haste: how much faster single numbers learn, such as where all scores start: they have far to go.
     """
 
     asks: bool
     dropped: float
     rate: float
-    numbers: float
+    haste: float
 
 
 PLAIN, ASKING = Sort(False, 0.6, 4e-3, 50.0), Sort(True, 0.1, 2e-3, 10.0)
@@ -89,7 +90,8 @@ def sorts_for(observation: ObservationSpec) -> tuple[Sort, ...]:
 def finder(observation: ObservationSpec, actions: ActionSpec, sort: Sort) -> Network:
     """The network, with fresh weights; of its action distribution nothing is asked."""
     nothing_read = {"periods": (), "marks": 0, "means": False, "sums": 0, "teacher": 0.0, "alone": 0.0}
-    sizes = {"d_model": WIDTH, "layers": 1, "heads": 1, "feedforward": 2 * WIDTH, "dropped_cells": sort.dropped}
+    sizes = {"d_model": WIDTH, "layers": 1, "heads": 1, "feedforward": 2 * WIDTH}
+    sizes |= {"dropped_cells": sort.dropped, "haste": sort.haste}  # type: ignore[dict-item]
     network = RecallConfig(observation, actions, **sizes, **nothing_read).build()  # type: ignore[arg-type]
     if not sort.asks:  # queries are the bias alone
         weight = network.get_parameter("layers.0.in_proj.weight")
@@ -219,12 +221,11 @@ class PairFinder:
         their need says. How far off the recalled steps are is looked up in `others`, where there are any."""
         told, untold = rows[self.annotated[rows]], rows[~self.annotated[rows]]
         rng = np.random.default_rng([self.seed, 1])
-        optimiser = _optimiser(self.model, self.sort)
+        optimiser = make_optimiser(self.model, self.sort.rate, DECAY)
         with seeded(self.seed, self.data.device):
             self.model.train()
             for step in range(steps):
-                for group in optimiser.param_groups:
-                    group["lr"] = group["times"] * self.sort.rate * _part(step, steps)
+                set_learning_rate(optimiser, self.sort.rate * _part(step, steps))
                 half = BATCH // 2 if len(untold) else BATCH
                 chosen = [rng.choice(some, min(half, len(some)), replace=False) for some in (told, untold)]
                 loss = self._loss(np.concatenate(chosen), _power(step / steps))
@@ -332,20 +333,6 @@ class PairFinder:
                     right += int((flat[own] > others.amax(1)).sum())
                     total += len(labels)
         return right / max(total, 1)
-
-
-def _optimiser(model: Network, sort: Sort) -> torch.optim.Optimizer:
-    """Single numbers, such as where all scores start, have far to go: they learn faster."""
-    by_rank: dict[int, list[Tensor]] = {0: [], 1: [], 2: []}
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            by_rank[min(parameter.dim(), 2)].append(parameter)
-    rates = {0: sort.numbers, 1: 1.0, 2: 1.0}
-    groups = [
-        {"params": some, "weight_decay": DECAY if rank == 2 else 0.0, "times": rates[rank]}
-        for rank, some in by_rank.items()
-    ]
-    return torch.optim.AdamW(groups)
 
 
 def _part(step: int, steps: int) -> float:

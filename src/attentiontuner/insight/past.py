@@ -16,7 +16,7 @@ from attentiontuner.core.progress import Bar, progress
 from attentiontuner.demos.pairs import spans
 from attentiontuner.insight.memoryless import WIDTH, observation_encoder
 from attentiontuner.insight.need import FOLDS
-from attentiontuner.insight.steps import Integers, StepData, seeded
+from attentiontuner.insight.steps import Integers, StepData, embedded, seeded
 from attentiontuner.models.actions import ActionHead
 from attentiontuner.spaces import ObservationSpec
 
@@ -50,7 +50,7 @@ class WholePast(nn.Module):
         packed = data.packed
         numbers = spans(packed.starts[rows], packed.lengths[rows])
         steps = data.steps(numbers)
-        seen = self.encoder(steps.observations)[0].index_select(0, steps.frame)
+        seen = embedded(self.encoder, steps.observations)[0].index_select(0, steps.frame)
         inputs = seen + head.embed(steps.before, steps.begins, self.before)
         sequences = list(inputs.split(packed.lengths[rows].tolist()))
         sequence = nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from attentiontuner.insight.memoryless import observation_encoder
 from attentiontuner.insight.questions import NO_FRAME, Questions
-from attentiontuner.insight.steps import Integers, StepData, seeded
-from attentiontuner.models.embedders import decode, split_parts
+from attentiontuner.insight.steps import Integers, StepData, embedded_at_once, seeded
+from attentiontuner.models.parts import decode, split_parts
 from attentiontuner.spaces import ObservationSpec, Part
 
 Kind = Literal["at", "ago", "first", "last"]
@@ -244,7 +244,7 @@ def _cells(encoder: torch.nn.Module, frames: Tensor) -> tuple[Tensor, Tensor]:
     no kinds."""
     if not encoder.kinds_in_view:
         return frames[:, :0], torch.zeros(len(frames), 0, dtype=torch.long, device=frames.device)
-    parts = [encoder(block)[1:] for block in frames.split(BLOCK)]
+    parts = [encoder(block)[1:] for block in frames.split(embedded_at_once(BLOCK, frames.shape[1]))]
     cells, kinds = (torch.cat(column) for column in zip(*parts, strict=True))
     return cells, kinds
 
@@ -252,7 +252,7 @@ def _cells(encoder: torch.nn.Module, frames: Tensor) -> tuple[Tensor, Tensor]:
 def _raw(frames: Tensor, observation: ObservationSpec) -> Tensor:
     """Observations `[U, nbytes]` as numbers `[U, n]`: cells by their symbols, small images, vectors."""
     blocks = []
-    for block in frames.split(BLOCK):
+    for block in frames.split(embedded_at_once(BLOCK, observation.nbytes)):
         parts = zip(observation.parts, split_parts(block, observation), strict=True)
         blocks.append(torch.cat([_raw_part(part, decode(own, part)) for (_, part), own in parts], 1))
     return torch.cat(blocks)

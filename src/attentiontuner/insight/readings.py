@@ -29,6 +29,9 @@ LATEST = 8
 WORTH_MOVING = 0.2
 """Nats a label must be likelier on average for its annotator to be called late: chance finds less in a few labels."""
 
+WORTH_IN_ALL = 5.0
+"""The same of all labels together: three labels hardly tell anything."""
+
 PATIENCE = 0.05
 """Nats a label must be likelier for each step that its annotator is later: of two that explain it take the smaller."""
 
@@ -77,17 +80,26 @@ def squashed(entropy: NDArray[np.float32]) -> Floats:
 
 def read_labels(labels: PairTable, need: Floats) -> Readings:
     """How late and how far off labels are, by where need is: they are of steps that need a memory. `need` `[S]` is
-    from 0 to 1."""
-    if not len(labels):
+    from 0 to 1. What is marked at the first or last step that can decide tells nothing: it may have been put there, and
+    any step would explain it by some lateness."""
+    inside = _inside(labels)
+    if not inside.any():
         return Readings(labels, 0, EXACT)
-    found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
+    found = {(late, spread): _fit(labels, inside, need, late, spread) for late in _lateness() for spread in SPREADS}
     late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
-    if found[late, its] > max(found[0, spread] for spread in SPREADS) + WORTH_MOVING:
+    gain = found[late, its] - max(found[0, spread] for spread in SPREADS)
+    if gain > max(WORTH_MOVING, WORTH_IN_ALL / inside.sum()):
         labels = _on_time(labels, need, late)
     else:
         late = 0
-    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / len(labels)
+    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / inside.sum()
     return Readings(labels, late, next(spread for spread in SPREADS if found[late, spread] >= least))
+
+
+def _inside(labels: PairTable) -> NDArray[np.bool_]:
+    """Which labels are not at the first or last step of their episode that can decide."""
+    end = labels.lengths[labels.episode] - 1
+    return np.asarray((labels.q > 1) & (labels.q_last < end))
 
 
 def _on_time(labels: PairTable, need: Floats, late: int) -> PairTable:
@@ -108,13 +120,18 @@ def _lateness() -> range:
     return range(-LATEST, LATEST + 1)
 
 
-def _fit(labels: PairTable, need: Floats, late: int, spread: float) -> float:
-    """The mean log-likelihood of the labels' deciding steps, if these are drawn from the steps by their need."""
+def _fit(labels: PairTable, inside: NDArray[np.bool_], need: Floats, late: int, spread: float) -> float:
+    """The mean log-likelihood of the deciding steps of labels `inside` their episodes, if these are drawn from the
+    steps by their need and only such labels are looked at."""
     likely, steps = _deciding(labels, late, spread)
-    starts = np.cumsum(labels.lengths) - labels.lengths
+    lengths = labels.lengths.astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    read = np.arange(len(need)) - np.repeat(starts, lengths) + late  # where each step is read on average
+    lower, upper = (torch.from_numpy((end - read) / spread) for end in (1.5, np.repeat(lengths, lengths) - 1.5))
     some = need + 1e-3
-    in_all = np.add.reduceat(some, starts)[labels.episode]
-    return float(np.log((likely * some[steps]).sum(1) / in_all + 1e-12).mean())
+    seen = some * (torch.special.ndtr(upper) - torch.special.ndtr(lower)).clamp(min=0).numpy()
+    in_all = np.add.reduceat(seen, starts)[labels.episode]
+    return float(np.log((likely * some[steps]).sum(1) / (in_all + 1e-12) + 1e-12)[inside].mean())
 
 
 def _deciding(labels: PairTable, late: int, spread: float) -> tuple[Floats, Integers]:

@@ -11,7 +11,7 @@ from PIL import Image
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight import report_figures as figures
-from attentiontuner.insight.evidence import Evidence
+from attentiontuner.insight.evidence import Evidence, worth_looking_at
 from attentiontuner.insight.findings import PHASES, Findings, thing_words
 from attentiontuner.insight.recommendations import Recommended, Suggestion
 from attentiontuner.viz.page import data_url, page, table
@@ -87,7 +87,9 @@ def _verdict(findings: Findings) -> str:
 
 def _looked_at(store: DemoStore, evidence: Evidence) -> str:
     number, steps = len(evidence.lengths), int(evidence.lengths.sum())
-    drawn = "" if number == len(store) else f", drawn at random from {len(store):,}"
+    every = len(worth_looking_at(store))
+    drawn = "" if number == every else f", drawn at random from {every:,}"
+    drawn += f" ({len(store) - every:,} failed and are left out)" if every < len(store) else ""
     return _text(
         f"Looked at: {counted(number, 'demonstration', form=',')}{drawn}, {counted(steps, 'step', form=',')}; each "
         f"shows {store.observation}; actions {', '.join(store.actions.names) or store.actions}. No annotation was used."

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from attentiontuner.data.source import frame_bytes
+from attentiontuner.data.source import frame_bytes, in_blocks
 from attentiontuner.demos.store.packed import PackedDemos
 from attentiontuner.demos.store.reader import DemoStore
 
@@ -20,6 +21,10 @@ Integers = NDArray[np.int64]
 
 MOST_STEPS, MOST_FRAMES, MOST_BYTES = 200_000, {"image": 20_000}, 2**30
 """Steps, distinct observations of a kind, and bytes of them that are learned from; more teach little."""
+
+EMBEDDED_BYTES, BLOCK_BYTES = 2**27, 2**24
+"""Observations of no more bytes are embedded as a whole, more of them in blocks of so many: while it is embedded one
+takes 13 times its bytes, and 25 times until there is a gradient."""
 
 JUDGED_BYTES = 2**28
 """About so many bytes of observations are judged at once."""
@@ -72,7 +77,9 @@ class StepData:
         return len(self.actions)
 
     def observed(self) -> list[tuple[NDArray[np.uint8], Integers]]:
-        """Its distinct observations, with how many steps saw each."""
+        """Its distinct observations, with how many steps saw each; of many and large ones in blocks."""
+        if self.packed.frames.nbytes > EMBEDDED_BYTES:
+            return list(in_blocks(torch.from_numpy(self.packed.frames), self.packed.frame_index))
         return [(self.packed.frames, np.bincount(self.packed.frame_index, minlength=len(self.packed.frames)))]
 
     def steps(self, rows: Integers) -> Steps:
@@ -95,6 +102,21 @@ class StepData:
         count = -(-len(distinct) // size)
         batch = (rng.permutation(len(distinct)) % count)[frame]
         return np.split(rows[np.argsort(batch, kind="stable")], np.cumsum(np.bincount(batch, minlength=count))[:-1])
+
+
+def embedded(encoder: nn.Module, observations: Tensor) -> tuple[Tensor, ...]:
+    """What an encoder makes of observations `[U, bytes]`: several things, each `[U, …]`. Of blocks nothing is kept for
+    the gradient: they are embedded again."""
+    if observations.nbytes <= EMBEDDED_BYTES:
+        return tuple(encoder(observations))
+    size = max(1, BLOCK_BYTES // observations.shape[1])
+    blocks = [checkpoint(encoder, block, use_reentrant=False) for block in observations.split(size)]
+    return tuple(torch.cat(column) for column in zip(*blocks, strict=True))
+
+
+def embedded_at_once(most: int, nbytes: int) -> int:
+    """How many observations of `nbytes`, at most `most`, are embedded as a whole."""
+    return max(1, min(most, EMBEDDED_BYTES // nbytes))
 
 
 def learned_from(store: DemoStore, episodes: Integers, rng: np.random.Generator) -> Integers:

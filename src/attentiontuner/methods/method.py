@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import meant
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.models.heads import Head, parse_heads
@@ -174,7 +175,7 @@ def get_method(name: str) -> Method:
     """The method called `name`."""
     if name not in _METHODS:
         raise UserError(
-            f"unknown method {name!r}: the methods are {', '.join(_METHODS)}; for one of your own write "
-            "`attentiontuner --import FILE ...`"
+            f"unknown method {name!r}: {meant(name, _METHODS)}the methods are {', '.join(_METHODS)}; for one of your "
+            "own write `attentiontuner --import FILE ...`"
         )
     return _METHODS[name]

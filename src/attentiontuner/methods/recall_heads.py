@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FEW = 2_000
 """So many demonstrations or fewer are few: a smaller network, and smaller batches of them."""
 
+FEWEST = 50
+"""Of so many or fewer, symbols that is, queries would learn by heart what the numbers that all scores share can say."""
+
 
 @dataclass(frozen=True)
 class Often:
@@ -86,13 +89,16 @@ class RecallWithoutPairs(Method):
         what is read of recalled vectors there is where things are, which amounts that are a little off do not change.
         """
         usual = usual_recipe(task, data)
-        few = (task.demonstrations if data is None else data.demonstrations) <= FEW
+        demonstrations = task.demonstrations if data is None else data.demonstrations
+        few = demonstrations <= FEW
         kinds, numbers = task.observation.kinds, task.actions.kind == "box"
         images = "image" in kinds
         inexact = images or ("vector" in kinds and not numbers)
         model: dict[str, Any] = {**usual["model"], "teacher": 0.5 if inexact else 1.0}
         if numbers or (few and images):
             model["alone"] = 0.5
+        if demonstrations <= FEWEST and "grid" in kinds:
+            model["haste"] = 30.0
         epochs = usual["epochs"] if few else task.epochs.get(self.name, usual["epochs"])
         return {**usual, "model": model, "epochs": epochs, "weight_decay": 0.1 if images or numbers else 1.0}
 

@@ -1,12 +1,23 @@
 """How much of its past a policy keeps while it plays. Importing this needs no torch."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from attentiontuner.core.errors import UserError
 
 KeepBy = Literal["score", "attention", "recent"]
 Keeping = Literal[KeepBy, "all"]
+
+
+class Asked(NamedTuple):
+    """What is said of a policy's memory, as in `Bound`; None where nothing is; by `all` every step stays."""
+
+    recent: int | None = None
+    keep: int | None = None
+    by: Keeping | None = None
+
+
+NOTHING_SAID = Asked()
 
 
 @dataclass(frozen=True)
@@ -31,28 +42,20 @@ class Bound:
             raise UserError(f"keep by {self.by!r}: there are {', '.join(get_args(KeepBy))}")
 
     @classmethod
-    def chosen(
-        cls,
-        recent: int | None,
-        keep: int | None,
-        by: Keeping | None,
-        *,
-        window: int | None,
-        scores: bool,
-    ) -> "Bound | None":
+    def chosen(cls, asked: Asked, *, window: int | None, scores: bool) -> "Bound | None":
         """What is asked for; None: everything stays.
 
         What is not said is as the network was trained: in windows of `window` steps with as many carried over, and
         kept by score where it learned to `scores`. Trained on whole episodes it keeps everything.
         """
-        if by == "all" or (window is None and (recent, keep, by) == (None, None, None)):
-            if (recent, keep) != (None, None):
+        if asked.by == "all" or (window is None and asked == NOTHING_SAID):
+            if asked[:2] != (None, None):
                 raise UserError("--keep-by all keeps every step: leave out --recent and --keep")
             return None
-        recent, keep = (window if given is None else given for given in (recent, keep))
+        recent, keep = (window if given is None else given for given in asked[:2])
         if recent is None or keep is None:
             raise UserError("the policy was not trained on windows: give both --recent and --keep")
-        bound = cls(recent, keep, by or ("score" if scores else "recent"))
+        bound = cls(recent, keep, asked.by or ("score" if scores else "recent"))
         if bound.by == "score" and not scores:
             raise UserError("the policy has no keep score, which train --window teaches: --keep-by attention or recent")
         return bound

@@ -1,10 +1,9 @@
-"""Observations and positions to vectors. Legend: U distinct observations, D = d_model, K kinds in an observation.
+"""Observations and positions to vectors. Legend: U distinct observations, D = d_model.
 
-A batch has its observations as bytes `[U, nbytes]` (`spaces.ObservationSpec.encode`); here they are taken apart. Each
-part has an encoder of its own, and of several parts one layer makes one vector. The paper's two CNNs differ between the
-benchmarks; images that are too small or too large for them get a small residual network, vectors a small MLP. `lookup`
-is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell, symbol) pair has its own vector, and a grid is
-their sum. An encoder of one's own takes the place of any of them (`spaces.encoders`).
+Each part of an observation has an encoder of its own, and of several parts one layer makes one vector. The paper's two
+CNNs differ between the benchmarks; images that are too small or too large for them get a small residual network,
+vectors a small MLP. `lookup` is a cheap stand-in for the symbol grid's CNN on a laptop: every (cell, symbol) pair has
+its own vector, and a grid is their sum. An encoder of one's own takes the place of any of them (`spaces.encoders`).
 """
 
 import math
@@ -26,9 +25,10 @@ from attentiontuner.models.kernels import (
     sinusoids,
 )
 from attentiontuner.models.network import Observed
+from attentiontuner.models.own_encoders import own_encoder
+from attentiontuner.models.parts import CellKinds, decode, first_of_channel, split_parts
 from attentiontuner.models.sizes import SMALLEST_IMAGE, Embedder, Images, images_for
-from attentiontuner.models.standard import Exact, Moments, Standard
-from attentiontuner.spaces.encoders import make_encoder
+from attentiontuner.models.standard import Moments, Standard
 from attentiontuner.spaces.observation import ObservationSpec, Part
 
 LARGEST_MAP = 8
@@ -36,71 +36,6 @@ LARGEST_MAP = 8
 
 FIRST_CHANNELS = 32
 """Channels of an image after the first convolution."""
-
-MOST_COMBINATIONS = 4096
-"""Up to so many combinations of a cell's symbols are told apart; beyond, each channel's symbols on their own."""
-
-
-# --- bytes taken apart -----------------------------------------------------------------------------------------------
-
-
-def split_parts(observations: Tensor, observation: ObservationSpec) -> list[Tensor]:
-    """Bytes `[U, nbytes]` as those of each part in order; of one part they are what was given."""
-    if len(observation.parts) == 1:
-        return [observations]
-    rows = observations.split([part.nbytes for _, part in observation.parts], 1)
-    # Copied, because a number of four bytes cannot begin just anywhere.
-    return [own.clone(memory_format=torch.contiguous_format) for own in rows]
-
-
-def decode(encoded: Tensor, part: Part) -> Tensor:
-    """One part's bytes `[U, nbytes]` as `[U, …]`: a view of them."""
-    values = encoded.contiguous().view(torch.float32) if part.kind == "vector" else encoded
-    return values.reshape(len(encoded), *part.shape)
-
-
-def first_of_channel(symbols: tuple[int, ...]) -> Tensor:
-    """The numbers of the channels' first symbols where the symbols of all channels are counted on: `[C]`."""
-    counts = torch.tensor(symbols, dtype=torch.long)
-    return counts.cumsum(0) - counts
-
-
-class CellKinds(nn.Module):
-    """What kind a symbol grid's cells are: `[U, W, H, C]` → `[U, K]`, numbers in `range(count)`.
-
-    A kind is a combination of symbols, one of each channel, as digits of a number, the first the highest. Where these
-    would be too many each channel's symbols are kinds of their own, and a cell is of C of them.
-
-    Attributes:
-        count: how many kinds there are.
-        per_observation: K.
-        features: how many (cell, kind) there are.
-    """
-
-    def __init__(self, part: Part) -> None:
-        super().__init__()
-        self.symbols = part.symbols
-        self.combined = math.prod(part.symbols) <= MOST_COMBINATIONS
-        self.count = math.prod(part.symbols) if self.combined else sum(part.symbols)
-        cells, of_a_cell = part.shape[0] * part.shape[1], 1 if self.combined else len(part.symbols)
-        self.per_observation, self.features = cells * of_a_cell, cells * self.count
-        self.first_of_channel: Tensor
-        self.first_of_cell: Tensor
-        self.register_buffer("first_of_channel", first_of_channel(part.symbols), persistent=False)
-        first = (torch.arange(cells) * self.count).repeat_interleave(of_a_cell)
-        self.register_buffer("first_of_cell", first, persistent=False)
-
-    def forward(self, grids: Tensor) -> Tensor:
-        if not self.combined:
-            return (grids + self.first_of_channel).flatten(1)
-        kind = torch.zeros(grids.shape[:-1], dtype=torch.long, device=grids.device)
-        for channel, count in enumerate(self.symbols):
-            kind = kind * count + grids[..., channel].long()
-        return kind.flatten(1)
-
-    def in_place(self, kinds: Tensor) -> Tensor:
-        """Kinds `[U, K]` as numbers of (cell, kind) in `range(features)`."""
-        return kinds + self.first_of_cell
 
 
 # --- encoders of one part --------------------------------------------------------------------------------------------
@@ -285,32 +220,16 @@ class VectorEmbedding(nn.Module):
         return self.vector(decode(encoded, self.part))
 
 
-class Own(Exact):
-    """An encoder of one's own, in the precision it was made in."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Values `[U, …]` → features `[U, places, channels]`."""
-        features: Tensor = self.encoder(values)
-        return features[:, None] if features.dim() == 2 else features
-
-
 class OwnEmbedding(nn.Module):
     """A part through an encoder of one's own, and its features, normalised, through one layer: bytes `[U, nbytes]` →
     `[U, D]`."""
 
     def __init__(self, part: Part, d_model: int, name: str) -> None:
         super().__init__()
-        self.part, self.own = part, Own(make_encoder(name, part))
-        with torch.no_grad():
-            found = self.own(decode(torch.zeros(2, part.nbytes, dtype=torch.uint8), part))
-        if found.dim() != 3 or len(found) != 2 or not found.is_floating_point():
-            shape = f"{found.dtype} of shape {tuple(found.shape)}"
-            raise UserError(f"encoder {name!r} makes {shape} of 2 of {part}: give floats [n, C] or [n, places, C]")
-        self.places, self.channels = found.shape[1:]
+        self.part, two = part, decode(torch.zeros(2, part.nbytes, dtype=torch.uint8), part)
+        if part.kind != "grid":
+            two[1:] += 1
+        self.own, (self.places, self.channels) = own_encoder(name, part, two)
         self.norm = nn.LayerNorm(self.channels)
         self.fc = nn.Sequential(nn.Linear(self.places * self.channels, d_model), nn.Tanh())
 

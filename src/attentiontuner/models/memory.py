@@ -20,15 +20,13 @@ from torch import Tensor, nn
 
 from attentiontuner.models.embedders import (
     FIRST_CHANNELS,
-    CellKinds,
     OwnEmbedding,
     VectorEmbedding,
-    decode,
     image_embedding,
-    split_parts,
     sum_of_rows,
 )
 from attentiontuner.models.network import Observed
+from attentiontuner.models.parts import CellKinds, decode, split_parts
 from attentiontuner.models.sizes import Images
 from attentiontuner.models.standard import Moments, scale_of
 from attentiontuner.spaces.observation import ObservationSpec, Part
@@ -58,6 +56,7 @@ class MemoryOptions:
     dropped_cells: float
     images: Images
     beside: bool
+    products: bool
 
 
 class ObservationMemory(nn.Module, ABC):
@@ -243,17 +242,24 @@ class VectorCells(DenseCells):
     What is recalled is a vector again: the one in view, the sum of those recalled, their mean and their mean by how
     much came before go through two layers, so that how far it is from here to there, and how often something was there,
     can be read off as exactly as it was seen.
+
+    And what is recalled looks things up in what is in view: numbers made of the one are multiplied by numbers made of
+    the other. So "where is the thing of that colour now?" is one product for a colour, and need not be learned anew for
+    every arrangement of the others.
     """
 
     def __init__(self, part: Part, options: MemoryOptions) -> None:
         super().__init__(part, options)
         self.embedding = VectorEmbedding(part, options.d_model)
         self.key = nn.Linear(part.shape[0], self.size)
-        self.beside = options.beside
+        self.beside, self.products = options.beside, options.products
         self.memory = self.size + (part.shape[0] if self.beside else 0)
+        width, numbers = options.d_model, part.shape[0]
         if self.beside:
-            width = options.d_model
-            self.laid = nn.Sequential(nn.Linear(4 * part.shape[0], 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+            self.laid = nn.Sequential(nn.Linear(4 * numbers, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        if self.products:
+            self.asked, self.shown = nn.Linear(3 * numbers, 2 * width), nn.Linear(numbers, 2 * width)
+            self.looked_up = nn.Linear(2 * width, width)
         self.register_buffer("mean", torch.zeros(part.shape))
         self.register_buffer("scale", torch.ones(part.shape[:1]))
 
@@ -272,7 +278,10 @@ class VectorCells(DenseCells):
         vectors, in_view = memory[..., self.size :], own[..., self.size :]
         share = amounts / mass[..., None].clamp(min=1)
         mean, before = share @ vectors, (share * came_before(amounts, mass)) @ vectors
-        laid: Tensor = self.laid(torch.cat([in_view, amounts @ vectors / SEVERAL, mean, before], -1))
+        recalled = torch.cat([amounts @ vectors / SEVERAL, mean, before], -1)
+        laid: Tensor = self.laid(torch.cat([in_view, recalled], -1))
+        if self.products:
+            laid = laid + self.looked_up(self.asked(recalled) * self.shown(in_view))
         return laid
 
 

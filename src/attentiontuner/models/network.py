@@ -58,12 +58,14 @@ class Network(nn.Module, ABC):
         config: its sizes.
         action_head: how actions are read from it and shown to it.
         fits: whether it looks at the training observations before the first step (`fit`).
+        haste: how much faster its single numbers learn than all other weights.
         tested_at_once: episodes that are tested together on a GPU, where there is room; 0: no more than are trained.
     """
 
     config: NetworkConfig
     action_head: ActionHead
     fits: bool = False
+    haste: float = 1.0
     tested_at_once: ClassVar[int] = 256
 
     @property

@@ -137,7 +137,7 @@ class RecallTransformer(Network):
 
     def __init__(self, config: RecallConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.haste = config, config.haste
         self.action_head = action_head(config.actions, config.action_head, config.chunk)
         options = MemoryOptions(
             d_model=config.d_model,
@@ -149,6 +149,7 @@ class RecallTransformer(Network):
             dropped_cells=config.dropped_cells,
             images=config.images,
             beside=config.beside,
+            products=config.products,
         )
         self.observation_embedding = observation_memory(config.observation, options, config.own_encoders)
         # The last row: no action yet.
@@ -285,11 +286,18 @@ class RecallTransformer(Network):
             if led is not None:
                 amounts = torch.where(led[block.rows, None, None], wanted, own.amounts)
                 read = own._replace(amounts=amounts, mass=amounts.sum(-1))
-        heard = recall.read(read.amounts, read.mass)
-        heard = heard + recall.hear(read.amounts, read.mass, seen.says, seen.memory, asking.kinds)
-        heard = heard + self.observation_embedding.lay(read.amounts, read.mass, seen.memory, asking.memory)
+        heard = self._heard(recall, read, seen.says, seen.memory, asking.memory, asking.kinds)
         out = (read.share() @ seen.value, torch.zeros_like(asking.normal) + heard, told)
         return out if settled is not None else (*out, own.mass, own.cut)
+
+    def _heard(
+        self, recall: Recall, read: Settled, says: Tensor, memory: Tensor, own: Tensor, kinds: Tensor
+    ) -> Tensor | float:
+        """What steps are told of all they recall, beside the head's output, `[…, Q, D]`: from what is read, what the
+        past says and its memory, and the memory and the kinds of what is in view."""
+        heard = recall.read(read.amounts, read.mass)
+        heard = heard + recall.hear(read.amounts, read.mass, says, memory, kinds)
+        return heard + self.observation_embedding.lay(read.amounts, read.mass, memory, own)
 
     def attention(self, batch: Batch) -> Tensor:
         """How many things each step recalls from each other one, exp(s) up to 1: `[1, 1, B, T, T]`."""
@@ -357,9 +365,7 @@ class RecallTransformer(Network):
                 now, positions = self.positional_encoding(time)[:, None], self.positional_encoding(step)
                 scores = recall.scores(normal[:, None], cells, offers, now, positions)
                 found = settle(scores, past[:, None])  # [R, 1, end]
-                heard = recall.read(found.amounts, found.mass)
-                heard = heard + recall.hear(found.amounts, found.mass, says, memories, kinds[:, None])
-                heard = heard + self.observation_embedding.lay(found.amounts, found.mass, memories, memory[:, None])
+                heard = self._heard(recall, found, says, memories, memory[:, None], kinds[:, None])
                 told = (torch.zeros_like(normal)[:, None] + heard)[:, 0]
                 attended = (found.share() @ values[:, 0])[:, 0]  # [R, h]
                 mixed = torch.cat([attended, mixed[:, attended.shape[-1] :]], -1)

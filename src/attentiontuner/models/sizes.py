@@ -198,6 +198,9 @@ BEFORE_NUMBERS = {"beside": False, "last_action": True}
 BEFORE_WINDOWS = {"keeps": False}
 """The same of those made before there were windows."""
 
+BEFORE_PRODUCTS = {"products": False}
+"""The same of those made before vectors in view were multiplied by what is recalled."""
+
 GONE = {
     **{"bias": -9.0, "keys": "cells", "gates": "scalar", "when": True, "loss": "count", "standardise": True},
     **{"rarity": True, "token_dropout": 0.0, "carry_action": True, "action_tokens": False},
@@ -216,6 +219,8 @@ class RecallConfig(NetworkConfig):
         whole: what is read adds up whole numbers, which pairs teach; None: where there are pairs.
         bounded: a cell counts at most once, and gates do not add to it. Without it scores are sums of all that speaks
             for a step, and every error of these is an error of the amount.
+        haste: how much faster than all other weights the numbers learn that all scores share: where they start, and how
+            much being in view counts. Slow ones leave it to queries, which learn a few demonstrations by heart.
         alike: a kind of cell that is in view is asked for unless the query says otherwise. Only symbol grids have
             kinds.
         marks: numbers that a recalled step hands to those cells in view whose kind it holds; 0: they are not told.
@@ -228,6 +233,8 @@ class RecallConfig(NetworkConfig):
         last_action: a token knows the action before it; None: where actions are choices. Numbers within bounds change
             so little from step to step that a network which sees the last ones repeats them, and recalls nothing.
         beside: vectors that are recalled are laid beside the one in view; None: where there are vectors.
+        products: numbers made of what is recalled are multiplied by numbers made of the vector in view, which looks
+            things up in it; None: where recalled vectors are laid beside it and actions are numbers within bounds.
         images: the paper's convolutions, or residual, a network for images of any size; None: the paper's where they
             fit.
         dropped_cells: share of a symbol grid's cells that its vector lacks in training; its memory has them all.
@@ -253,6 +260,7 @@ class RecallConfig(NetworkConfig):
     periods: tuple[float, ...] = (2, 3, 4, 6, 8, 16)
     whole: bool | None = None
     bounded: bool = True
+    haste: float = 1.0
     alike: bool = True
     marks: int = 4
     means: bool = True
@@ -261,6 +269,7 @@ class RecallConfig(NetworkConfig):
     looks: int = 8
     last_action: bool = None  # type: ignore[assignment]
     beside: bool = None  # type: ignore[assignment]
+    products: bool = None  # type: ignore[assignment]
     dropped_cells: float = 0.1
     timing: Timing = "turned"
     positions: bool = True
@@ -279,11 +288,13 @@ class RecallConfig(NetworkConfig):
             last_action=self.actions.kind != "box",
             beside="vector" in kinds,
         )
-        self.fill_in(recall_layer=2 if self.layers > 2 else 1)
+        self.fill_in(recall_layer=2 if self.layers > 2 else 1, products=self.beside and self.actions.kind == "box")
+        self.check_range("products", self.beside or not self.products, "false, as recalled vectors are not beside")
         object.__setattr__(self, "periods", tuple(float(period) for period in self.periods))
         check_sizes(self)
         self.check_range("recall_layer", 1 <= self.recall_layer <= self.layers, f"from 1 to {self.layers}")
         self.check_range("dropped_cells", 0 <= self.dropped_cells < 1, "in [0, 1)")
+        self.check_range("haste", 0 < self.haste < math.inf, "above 0")
         for name in ("teacher", "alone"):
             self.check_range(name, 0 <= getattr(self, name) <= 1, "in [0, 1]")
         self.check_range("timing", self.timing in get_args(Timing), f"one of {', '.join(get_args(Timing))}")
@@ -298,7 +309,7 @@ class RecallConfig(NetworkConfig):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        given = {**BEFORE, **BEFORE_NUMBERS, **BEFORE_WINDOWS, **value}
+        given = {**BEFORE, **BEFORE_NUMBERS, **BEFORE_WINDOWS, **BEFORE_PRODUCTS, **value}
         for name, usual in GONE.items():
             said = given.pop(name, usual)
             if said != usual and not (name == "when" and value.get("positions") is False):

@@ -7,12 +7,14 @@ configuration needs no torch, so that whatever is wrong with it is said at once.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import named
+from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.demos.store.writer import plain_settings
-from attentiontuner.methods import DataFacts, Method, all_methods, get_method
+from attentiontuner.methods import DataFacts, Method, all_methods, facts_of, get_method
 from attentiontuner.models.heads import Head
 from attentiontuner.models.sizes import NetworkConfig
 from attentiontuner.tasks.task import Task
@@ -21,6 +23,9 @@ Precision = Literal["auto", "float32", "bfloat16"]
 LabelStudy = Literal["given", "random", "shuffled", "none"]
 LabelKind = Literal["exact", "readings"]
 Schedule = Literal["constant", "cosine"]
+
+METHOD = "recall"
+"""The method where none is given."""
 
 CHANGEABLE = frozenset({"keep", "checkpoint_seconds"})
 """Fields that change no result, so that a run may go on with other values."""
@@ -232,6 +237,43 @@ class NetworkOptions:
         return {name: value for name, value in given.items() if value is not None}
 
 
+def recipe(
+    task: Task | str,
+    method: str = METHOD,
+    model: Mapping[str, Any] | None = None,
+    data: DemoStore | Path | str | DataFacts | None = None,
+    **overrides: Any,
+) -> TrainConfig:
+    """The run that a method proposes for a task and its demonstrations; `train` is given it.
+
+    Args:
+        task: what is learned, or its name; where the demonstrations are of that task, it has their settings.
+        method: how, as `--method` says it.
+        model: fields of the network in place of the method's, such as `{"d_model": 128}`.
+        data: the demonstrations, or their folder, for recipes that look at how many there are; a `DataFacts` where only
+            that much is known.
+        overrides: fields of `TrainConfig` in place of the method's, such as `epochs=50`.
+    """
+    if data is None or isinstance(data, DataFacts):
+        facts, task = data, Task.of(task)
+    else:
+        store = DemoStore.of(data, overrides.get("annotator"))
+        facts = facts_of(store, overrides.get("demos"))
+        task = Task.from_data(store) if task == store.task else Task.of(task)
+    way = get_method(method)
+    fields_of_run = way.recipe(task, facts)
+    if facts is not None and "epochs" in fields_of_run and overrides.get("window"):
+        fields_of_run["epochs"] = round(facts.windows(overrides["window"]) * fields_of_run["epochs"])
+    network = {**fields_of_run.pop("model", {}), **(model or {})}
+    return TrainConfig(
+        task=task.name,
+        settings=task.settings,
+        model=way.network_for(task.observation, task.actions, **network),
+        method=method,
+        **{**fields_of_run, **overrides},
+    )
+
+
 def paper_config(
     task: Task,
     method: str = "attentiontuner",
@@ -239,20 +281,8 @@ def paper_config(
     data: DataFacts | None = None,
     **overrides: Any,
 ) -> TrainConfig:
-    """The recipe for that task and method, the paper's where it has one. `model` replaces fields of the network,
-    `overrides` the rest; `data` is what is known of the training set, for recipes that look at it."""
-    way = get_method(method)
-    recipe = way.recipe(task, data)
-    if data is not None and "epochs" in recipe and overrides.get("window"):
-        recipe["epochs"] = round(data.windows(overrides["window"]) * recipe["epochs"])
-    network = {**recipe.pop("model", {}), **(model or {})}
-    return TrainConfig(
-        task=task.name,
-        settings=task.settings,
-        model=way.network_for(task.observation, task.actions, **network),
-        method=method,
-        **{**recipe, **overrides},
-    )
+    """The paper's run: `recipe` where no method means the paper's, `attentiontuner`."""
+    return recipe(task, method, model, data, **overrides)
 
 
 def check_values(given: Mapping[str, Any]) -> None:

@@ -100,7 +100,7 @@ class ActionSpec:
             array = np.asarray(None)
         if array.dtype.kind not in ("fiu" if self.kind == "box" else "iu") or not array.ndim:
             wanted = "numbers" if self.kind == "box" else "whole numbers from 0"
-            first = f"action {reprlib.repr(array[0].tolist())}" if array.ndim and len(array) else "no actions"
+            first = f"action {reprlib.repr(array[:1].tolist()[0])}" if array.ndim and len(array) else "no actions"
             raise SpaceError(f"{first}: expected {wanted}")
         if array.shape[1:] != self.shape:
             raise SpaceError(f"actions of shape {array.shape[1:]}, not {self.shape}")

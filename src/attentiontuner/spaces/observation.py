@@ -38,6 +38,13 @@ class SpaceError(UserError):
         self.problem, self.row = problem, row
 
 
+def _numbers(name: str, given: Sequence[int]) -> tuple[int, ...]:
+    """Sizes or counts of what is `name`d, as whole numbers."""
+    if isinstance(given, int):
+        raise UserError(f"observation {name} {given}: write ({given},)")
+    return tuple(int(number) for number in given)
+
+
 @dataclass(frozen=True)
 class Part:
     """One sensor.
@@ -57,7 +64,7 @@ class Part:
 
     def __post_init__(self) -> None:
         for name in ("shape", "symbols", "choices"):
-            object.__setattr__(self, name, tuple(int(n) for n in getattr(self, name)))
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         if self.kind not in get_args(PartKind):
             raise UserError(f"observation kind {self.kind!r} is not one of {', '.join(get_args(PartKind))}")
         rank = 1 if self.kind == "vector" else 3
@@ -240,7 +247,7 @@ class ObservationSpec:
         parts: Mapping[str, Part] | None = None,
     ) -> None:
         if parts is None:
-            parts = {"": Part(kind or "vector", tuple(shape), tuple(symbols), upright)}
+            parts = {"": Part(kind or "vector", _numbers("shape", shape), _numbers("symbols", symbols), upright)}
         if not parts or (len(parts) > 1 and "" in parts):
             raise UserError("an observation has at least one part, and of several parts each has a name")
         object.__setattr__(self, "parts", tuple(parts.items()))

@@ -23,7 +23,7 @@ from attentiontuner.demos.annotations import (
 )
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.manifest import LOCK, ShardEntry, read_manifest
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR
+from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.studio.desk import saving
 from attentiontuner.studio.ranges import format_ranges, parse_ranges
 from attentiontuner.studio.remarks import read_remarks
@@ -133,8 +133,8 @@ def _check_name(suggester: Suggester, name: str, by: str) -> None:
     """Refuse a name that belongs to somebody."""
     root = suggester.desk.root
     check_annotator(by)
-    if check_annotator(name) == EXPERT_ANNOTATOR:
-        raise UserError(f"the labels of {EXPERT_ANNOTATOR!r} belong to the scripted expert: use another name")
+    if check_annotator(name) == EXPERT:
+        raise UserError(f"the labels of {EXPERT!r} belong to the scripted expert: use another name")
     people = {*suggester.desk.store.annotators(), *read_review(root).assigned} - set(accepting(root))
     if name == by or name in people or read_remarks(root, name):
         raise UserError(f"{name!r} is somebody who annotates here: accept suggestions under a name of its own")

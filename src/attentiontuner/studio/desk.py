@@ -27,8 +27,7 @@ from attentiontuner.demos.annotations import (
 )
 from attentiontuner.demos.store.manifest import FILE as MANIFEST
 from attentiontuner.demos.store.manifest import read_manifest
-from attentiontuner.demos.store.reader import DemoStore
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR
+from attentiontuner.demos.store.reader import EXPERT, DemoStore
 from attentiontuner.studio.remarks import Remark, read_remarks, write_remark
 from attentiontuner.studio.session import EditState, Session
 from attentiontuner.studio.times import check_seconds
@@ -137,8 +136,8 @@ class Desk:
         An action that is already done (a request sent again because its answer was lost) is no conflict; one with a
         `mark` is done once.
         """
-        if annotator == EXPERT_ANNOTATOR:
-            raise UserError(f"the labels of {EXPERT_ANNOTATOR!r} belong to the scripted expert: use another name")
+        if annotator == EXPERT:
+            raise UserError(f"the labels of {EXPERT!r} belong to the scripted expert: use another name")
         with self._lock:
             session, stored = self._current(annotator, episode, window)
             if mark and mark in self._done:
@@ -161,7 +160,7 @@ class Desk:
     def spend(self, annotator: str, episode: int, seconds: float) -> None:
         """Add active seconds; they are written with the next change, or by `settle`. A script's labels take none."""
         check_annotator(annotator)
-        if annotator == EXPERT_ANNOTATOR:
+        if annotator == EXPERT:
             return
         with self._lock:
             key = annotator, episode

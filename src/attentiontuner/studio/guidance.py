@@ -7,7 +7,8 @@ from typing import Any
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import EVALUATION_START
 from attentiontuner.demos.annotations import read_shard_annotations
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR, checked
+from attentiontuner.demos.store.reader import EXPERT
+from attentiontuner.experts.expert import checked
 from attentiontuner.spaces.observation import ObservationSpec
 from attentiontuner.studio.desk import Desk, Missing
 from attentiontuner.studio.sprites import large_frame
@@ -79,7 +80,7 @@ class Guidance:
         if not self._labels or not self._desk.begun:
             return None
         for shard in self._desk.store.manifest.readable_shards():
-            pairs = read_shard_annotations(self._desk.root, EXPERT_ANNOTATOR, shard).pairs.settled()
+            pairs = read_shard_annotations(self._desk.root, EXPERT, shard).pairs.settled()
             if len(pairs):
                 last = pairs.select([int(pairs.episode[0])])
                 return self._shown(shard.first + int(pairs.episode[0]), int(last.p[-1]), int(last.q[-1]), True)

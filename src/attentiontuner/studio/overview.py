@@ -7,7 +7,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import FileResponse, Response
 
 from attentiontuner.demos.annotations import check_annotator
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR
+from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.studio import acceptance, review
 from attentiontuner.studio.catalogue import Catalogue
 from attentiontuner.studio.desk import Desk
@@ -63,7 +63,7 @@ def serve_table(app: FastAPI, desk: Desk, suggester: Suggester, first_annotator:
             "name": desk.root.resolve().name,
             "title": task.title if task else desk.store.task,
             "annotator": who,
-            "scripts": [EXPERT_ANNOTATOR, *unseen],
+            "scripts": [EXPERT, *unseen],
             "sources": [source._asdict() for source in acceptance.sources_for_many(suggester, who)],
             "recommended": suggester.recommended(),
             "batches": {name: acceptance.read_batches(desk.root, name) for name in unseen},

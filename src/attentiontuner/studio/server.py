@@ -32,6 +32,9 @@ from attentiontuner.viz.curves import curves_of
 
 USUAL_PORT = 8737
 
+STATUS: dict[type[UserError], int] = {Missing: 404, Outdated: 409, OutOfStep: 409, Unsaved: 503}
+"""What errors of the sender are answered with; all others with 400."""
+
 
 def create_app(
     desk: Desk,
@@ -198,25 +201,9 @@ def _answer_errors(app: FastAPI) -> None:
     def answer(status: int, reason: object) -> JSONResponse:
         return JSONResponse({"reason": " ".join(str(reason).split())}, status)
 
-    @app.exception_handler(Missing)
-    def missing(request: Request, error: Missing) -> JSONResponse:
-        return answer(404, error)
-
-    @app.exception_handler(Outdated)
-    def outdated(request: Request, error: Outdated) -> JSONResponse:
-        return answer(409, error)
-
-    @app.exception_handler(Unsaved)
-    def unsaved(request: Request, error: Unsaved) -> JSONResponse:
-        return answer(503, error)
-
-    @app.exception_handler(OutOfStep)
-    def out_of_step(request: Request, error: OutOfStep) -> JSONResponse:
-        return answer(409, error)
-
     @app.exception_handler(UserError)
     def mistaken(request: Request, error: UserError) -> JSONResponse:
-        return answer(400, error)
+        return answer(next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400), error)
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.demos.annotations import Annotation, read_annotation, read_annotations
-from attentiontuner.experts.expert import EXPERT_ANNOTATOR
+from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.insight.recommendations import Recommendations
 from attentiontuner.studio.desk import Desk, state_of
 from attentiontuner.studio.remarks import Remark
@@ -76,14 +76,12 @@ class Suggester:
             return []
         report = [SuggestionSource(REPORT, "memory report")] if self.report is not None else []
         run = [SuggestionSource(RUN, f"attention of {self.run.name}")] if self.run is not None else []
-        others = sorted(
-            set(self.desk.store.annotators()) - {annotator}, key=lambda name: (name != EXPERT_ANNOTATOR, name)
-        )
+        others = sorted(set(self.desk.store.annotators()) - {annotator}, key=lambda name: (name != EXPERT, name))
         return [
             *report,
             *run,
             *(
-                SuggestionSource(LABELS + name, "scripted expert" if name == EXPERT_ANNOTATOR else f"labels of {name}")
+                SuggestionSource(LABELS + name, "scripted expert" if name == EXPERT else f"labels of {name}")
                 for name in others
             ),
             SuggestionSource(SAME_STEP, "demonstration before, same steps"),

@@ -6,8 +6,11 @@ from attentiontuner.tasks import popgym as _popgym
 from attentiontuner.tasks import robots as _robots
 from attentiontuner.tasks import unbounded as _unbounded
 from attentiontuner.tasks.instructions import Instructions
-from attentiontuner.tasks.task import Task, all_tasks, get_task, register_task
+from attentiontuner.tasks.task import _TASKS, Task, all_tasks, get_task, list_tasks, register_task
 
-__all__ = ["Instructions", "Task", "all_tasks", "get_task", "register_task"]
+OURS = frozenset(_TASKS)
+"""The names of the tasks that come with this package."""
+
+__all__ = ["OURS", "Instructions", "Task", "all_tasks", "get_task", "list_tasks", "register_task"]
 
 del _minigrid, _paper, _popgym, _robots, _unbounded

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError, where_and_what
 from attentiontuner.core.success import reported_success, with_totals
-from attentiontuner.core.wording import counted
+from attentiontuner.core.wording import counted, meant
 from attentiontuner.experts.expert import Expert
 from attentiontuner.spaces import ActionSpec, ObservationSpec, SpaceError
 from attentiontuner.tasks import environment
@@ -102,6 +101,15 @@ class Task:
         object.__setattr__(self, "instructions", Instructions.of(self.instructions))
         if self.observes is not None:
             object.__setattr__(self, "observation", resolve(self.observes)(self.settings))
+
+    @classmethod
+    def of(cls, task: "Task | str") -> "Task":
+        """`task` itself, or the one of that name."""
+        if isinstance(task, Task):
+            return task
+        if isinstance(task, str):
+            return get_task(task)
+        raise UserError(f"a {type(task).__name__} is no task: give a Task, or the name of one")
 
     @classmethod
     def from_env(cls, env_id: str, **fields: Any) -> "Task":
@@ -240,13 +248,30 @@ class Task:
         """Why the environment could not be made, in words for who chose the settings."""
         text = str(error).partition(" was raised from the environment creator")[0]
         unknown = re.search(r"keyword argument '(\w+)'", text)
-        refused = unknown is not None and unknown[1] in self.settings
-        creator = gym.spec(self.env_id).entry_point if refused and self.env_id is not None else None
-        if unknown is None or creator is None:
+        if unknown is None or unknown[1] not in self.settings:
             return text
-        parameters = inspect.signature(resolve(creator)).parameters.values()
-        known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD and one.name != "render_mode"]
+        known = [name for name in self._parameters() if name != unknown[1]]
         return f"there is no setting {unknown[1]!r}; it takes {', '.join(known) or 'none'}"
+
+    def all_settings(self) -> dict[str, Any]:
+        """Every setting that its environment takes, as it is now: those of `settings`, others as the environment has
+        them where nothing is said. `settings` alone where the environment cannot be asked."""
+        if self.env_id is None or not self.installed:
+            return dict(self.settings)
+        try:
+            if self.register is not None:
+                importlib.import_module(self.register)
+            known = {name: one.default for name, one in self._parameters().items() if _can_be_written(one.default)}
+            return {**known, **gym.spec(self.env_id).kwargs, **self.settings}
+        except (ImportError, gym.error.Error):
+            return dict(self.settings)
+
+    def _parameters(self) -> dict[str, inspect.Parameter]:
+        """What its environment is made with, by name."""
+        creator = gym.spec(self.env_id or "").entry_point
+        parameters = inspect.signature(resolve(creator)).parameters if creator is not None else {}
+        taken = (one for one in parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+        return {one.name: one for one in taken if one.name != "render_mode"}
 
     def seen(self, observation: Any) -> Any:
         """What the environment gave, checked, as a copy: an array, or a dictionary of them where `observation` has
@@ -272,6 +297,11 @@ class Task:
         """Whether the episode of so many `steps` was solved that ended with this last step; `total` is the sum of its
         rewards."""
         return bool(resolve(self.success)(reward, terminated, with_totals(info, total, steps)))
+
+
+def _can_be_written(value: Any) -> bool:
+    """Whether a setting of this kind can be given in words, `--set name=value`."""
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def resolve(named: Named) -> Callable[..., Any]:
@@ -338,14 +368,17 @@ def all_tasks() -> dict[str, Task]:
     return dict(_TASKS)
 
 
+def list_tasks() -> list[str]:
+    """The names of all tasks, those of one's own included; `get_task` has each of them."""
+    return list(all_tasks())
+
+
 def get_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
     """The task called `name`, with some of its settings replaced."""
     tasks = all_tasks()
     if name not in tasks:
-        alike = get_close_matches(name, tasks)
-        meant = f"did you mean {' or '.join(alike)}? " if alike else ""
         raise UserError(
-            f"unknown task {name!r}: {meant}`attentiontuner tasks` lists them; for a task of your own write "
-            "`attentiontuner --import FILE ...`"
+            f"unknown task {name!r}: {meant(name, tasks)}`attentiontuner tasks` lists them; for a task of your own "
+            "write `attentiontuner --import FILE ...`"
         )
     return tasks[name].with_settings(settings or {})

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 from attentiontuner.data.labels import choose_demonstrations, label_generator, split_episodes
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.runs.config import TrainConfig
@@ -24,6 +25,16 @@ def demonstrations_of(
     if config.heatmap_epochs and not len(tested):
         raise UserError("--heatmap-epochs: there is no test demonstration to draw; give --test-data or more --data")
     return choose_demonstrations(episodes, config.demos, label_generator(config.seed, "demos")), (test_store, tested)
+
+
+def shared_with_training(data: DemoStore, test_data: DemoStore) -> str:
+    """What the manifests tell of test demonstrations that are those of `data`; "" for nothing."""
+    ours, theirs = ({shard.sha256 for shard in store.manifest.readable_shards()} for store in (data, test_data))
+    if shared := len(ours & theirs):
+        return f"{counted(shared, 'shard')} of it {'is' if shared == 1 else 'are'} in --data, too"
+    if data.seed is not None and data.seed == test_data.seed:
+        return f"it was collected with seed {data.seed}, as --data was"
+    return ""
 
 
 def _check_data(config: TrainConfig, data: DemoStore, option: str) -> None:

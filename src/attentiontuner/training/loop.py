@@ -18,6 +18,7 @@ from attentiontuner.data.attended import attended
 from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.source import Source
 from attentiontuner.models.network import Network
+from attentiontuner.models.optimiser import make_optimiser, set_learning_rate
 from attentiontuner.runs.config import TrainConfig, learning_rate_at
 from attentiontuner.runs.devices import Processes
 from attentiontuner.runs.log import MetricsLog
@@ -31,8 +32,6 @@ from attentiontuner.training.step import (
     batches_counted,
     first_bad_step,
     held_out_metrics,
-    make_optimiser,
-    set_learning_rate,
 )
 from attentiontuner.viz.heatmaps import write_heatmaps
 
@@ -52,7 +51,7 @@ class TrainLoop:
         model: Network,
         run: Run,
         source: Source,
-        test: DemoData | None,
+        test: Source | None,
         device: torch.device,
         team: Processes,
         state: State | None,
@@ -213,7 +212,7 @@ class TrainLoop:
         self._count_seconds()
         try:
             with self._testing.to(wish):
-                return held_out_metrics(self.model, self.test, self.config, self.precision)
+                return held_out_metrics(self.model, self.test.pieces(), self.config, self.precision)
         finally:
             self._counted_to = time.monotonic()
 
@@ -231,7 +230,7 @@ class TrainLoop:
 
     def _draw(self) -> None:
         if self.team.first and self.test is not None and self.epoch in self.config.heatmap_epochs:
-            found = attended(self.model, self.test, 0, self.config.attend_self)
+            found = attended(self.model, next(self.test.pieces()), 0, self.config.attend_self)
             title = f"Attention after epoch {self.epoch}, demonstration {found.episode}"
             write_heatmaps(self.run.heatmap_path(self.epoch), found.weights, found.expert, title)
 
@@ -252,8 +251,7 @@ class TrainLoop:
         if bad < 0:
             return
         batch = self.batch - batches_counted(sums) + bad
-        chunk = next(self.source.chunks(self.epoch, batch))
-        episodes = ", ".join(str(chunk.episodes[row]) for row in sorted(chunk.batches[0]))
+        episodes = ", ".join(map(str, sorted(self.source.episodes_of(self.epoch, batch))))
         saved = self._saved_name
         kept = f"the last good state is {self.run.state_path(saved)}" if saved else "none is saved"
         raise UserError(

@@ -33,11 +33,16 @@ WORKSPACE = 300 * 2**20
 
 PROCESS, GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
+EMBEDDING = 9
+"""How many times its bytes an observation takes while it is embedded: itself, and twice as float32."""
+
 USED = 0.9
 """The share of the free memory that is used."""
 
 
-def parts_for(config: TrainConfig, model: Network, one: PackedDemos, lengths: NDArray[np.int64]) -> int:
+def parts_for(
+    config: TrainConfig, model: Network, one: PackedDemos, lengths: NDArray[np.int64], frames: int = 0
+) -> int:
     """Into how many parts a batch is cut, on a CPU, so that it fits.
 
     Args:
@@ -45,22 +50,29 @@ def parts_for(config: TrainConfig, model: Network, one: PackedDemos, lengths: ND
         model: its network, on the CPU; it is left as it was.
         one: a training demonstration.
         lengths: the steps of all of them.
+        frames: bytes that demonstrations take beside the batch, which are not read yet.
     """
     free = free_bytes()
     if free is None:
         return 1
+    free -= frames
     weights = sum(parameter.nbytes for parameter in model.parameters())
     room = USED * free - 3 * weights - WORKSPACE  # gradients, and Adam's two means
-    each = BESIDE * kept_bytes(config, model, one)
+    each = BESIDE * kept_bytes(config, model, one) + EMBEDDING * one.observation.nbytes
     longest = np.sort(lengths)[::-1][: config.batch_size]
     for parts in range(1, len(longest) + 1):
         if each * longest[: -(-len(longest) // parts)].sum() <= room:
             return parts
-    need, gigabytes = (each * longest[0] + 3 * weights + WORKSPACE) / 2**30, free / 2**30
+    need, gigabytes, beside = (
+        (each * longest[0] + 3 * weights + WORKSPACE) / 2**30,
+        max(free, 0) / 2**30,
+        frames / 2**30,
+    )
     windows = "train on windows of it (--window), " if config.way.windows and config.window is None else ""
     raise UserError(
         f"an episode of {counted(int(longest[0]), 'step', form=',')} needs about {need:.1f} GB to train on, "
-        f"{gigabytes:.1f} GB are free: {windows}make the network smaller (--d-model, --layers), or set --parts"
+        f"{gigabytes:.1f} GB are free beside {beside:.1f} GB of frames: {windows}hold fewer (--memory-limit), make the "
+        "network smaller (--d-model, --layers), or set --parts"
     )
 
 

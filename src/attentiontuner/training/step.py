@@ -4,14 +4,14 @@ The step never waits for the device: what it measures is added up there and read
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
@@ -47,34 +47,12 @@ def batches_counted(sums: Tensor) -> int:
     return int(sums[-2])
 
 
-def make_optimiser(model: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
-    """The paper's Adam (β 0.9, 0.999; ε 1e-8), fused, and recordable in a CUDA graph; with weight decay AdamW, whose
-    decay is of matrices only."""
-    device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"
-    rate = torch.tensor(learning_rate, device=device) if on_gpu else learning_rate
-    if not weight_decay:
-        return torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=on_gpu)
-    matrices, others = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """The rate of the steps from here on; in a recorded graph it is read from where it stands."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
 class TrainStep:
     """Call it with the rows of a global batch; each process computes its share of them.
 
     Args:
         model: the network, in training mode, on its device.
-        optimiser: made by `make_optimiser`.
+        optimiser: made by `models.optimiser`.
         data: the demonstrations, on the same device.
         config: the run; its method gives the loss, which is always float32.
         precision: of the network's matrix products.
@@ -220,9 +198,10 @@ def sum_over_processes(tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def held_out_metrics(
-    model: Network, data: DemoData, config: TrainConfig, precision: ComputedIn = "float32"
+    model: Network, pieces: Iterable[DemoData], config: TrainConfig, precision: ComputedIn = "float32"
 ) -> dict[str, float]:
-    """How a network does on all of `data`, without dropout and without gradients, by the names of a run's metrics.
+    """How a network does on all demonstrations, which come in pieces, without dropout and without gradients, by the
+    names of a run's metrics.
 
     What the action head measures over all steps hides guessing where few of them need memory. So it is said for the
     steps that have pairs, too, and how often the supervised heads recall there what the expert did; nothing of it where
@@ -231,16 +210,13 @@ def held_out_metrics(
     training, heads, measures = model.training, config.supervised(), model.action_head.measures
     reading = copy.deepcopy(model).bfloat16() if precision == "bfloat16" else model
     reading.eval()
-    sums = torch.zeros(4 + 2 * len(measures), dtype=torch.float64, device=data.device)
-    at_once = config.batch_size
-    if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
-        at_once = max(at_once, model.tested_at_once)
-    at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))
-    for start in range(0, len(data), at_once):
-        batch = data.batch(np.arange(start, min(start + at_once, len(data))))
+    sums = torch.zeros(4 + 2 * len(measures), dtype=torch.float64, device=next(model.parameters()).device)
+    tells = bool(heads)  # what is recalled; of a batch without pairs nobody is asked
+    for batch in _batches_to_test(pieces, model, config):
         output = reading(batch, heads)
         deciding = batch.deciding
         as_wanted = _recalled_as_wanted(output, batch, config) if heads else None
+        tells = tells and as_wanted is not None
         found = [
             imitation_loss(output, batch) * batch.totals.steps,
             batch.learned.sum() * 0 if as_wanted is None else as_wanted,
@@ -255,9 +231,19 @@ def held_out_metrics(
     if deciding_steps:
         at_pairs = zip(measures, shares[len(measures) :], strict=True)
         metrics |= {f"test_{name}_at_pairs": share / deciding_steps for name, share in at_pairs}
-        if as_wanted is not None:
+        if tells:
             metrics["test_recall"] = recalled / deciding_steps
     return metrics
+
+
+def _batches_to_test(pieces: Iterable[DemoData], model: Network, config: TrainConfig) -> Iterator[Batch]:
+    for data in pieces:
+        at_once = -(-config.batch_size // (config.parts or 1))
+        if data.device.type == "cuda":  # without gradients there is room, and launching costs more than computing
+            at_once = max(at_once, model.tested_at_once)
+        at_once = max(1, min(at_once, TESTED_ENTRIES // data.longest**2))
+        for start in range(0, len(data), at_once):
+            yield data.batch(np.arange(start, min(start + at_once, len(data))))
 
 
 def _recalled_as_wanted(output: Output, batch: Batch, config: TrainConfig) -> Tensor | None:

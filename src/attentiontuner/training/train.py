@@ -16,10 +16,9 @@ from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import make_folder
 from attentiontuner.core.versions import software
 from attentiontuner.core.wording import counted
-from attentiontuner.data.dataset import DemoData
 from attentiontuner.data.labels import label_generator
-from attentiontuner.data.source import Integers, Source, frame_bytes
-from attentiontuner.data.windows import WindowedData, far_recalled, longest_window
+from attentiontuner.data.source import POOLS_AT_ONCE, Integers, Source, frame_bytes, reading_bytes
+from attentiontuner.data.windows import far_recalled, longest_window
 from attentiontuner.demos.annotations import LOST, lost_annotations, named
 from attentiontuner.demos.pairs import PairTable
 from attentiontuner.demos.store.reader import EXPERT, DemoStore
@@ -37,7 +36,7 @@ from attentiontuner.runs.devices import (
 )
 from attentiontuner.runs.log import checked_boards
 from attentiontuner.runs.run import Run
-from attentiontuner.training.demonstrations import demonstrations_of
+from attentiontuner.training.demonstrations import demonstrations_of, shared_with_training
 from attentiontuner.training.loop import Evaluate, TrainLoop
 from attentiontuner.training.room import parts_for
 
@@ -63,10 +62,10 @@ class TrainResult:
 
 def train(
     config: TrainConfig,
-    data: DemoStore,
+    data: DemoStore | Path | str,
     out: Path | str,
     *,
-    test_data: DemoStore | None = None,
+    test_data: DemoStore | Path | str | None = None,
     evaluate: Evaluate | None = None,
     device: str | None = None,
     budget_seconds: float | None = None,
@@ -75,8 +74,8 @@ def train(
     """Train in the run folder `out`, or go on with the run there.
 
     Args:
-        config: the run; see `paper_config` for the paper's.
-        data: the demonstrations; the last of them are the test set where `test_data` is not given.
+        config: the run; see `recipe`.
+        data: the demonstrations, or their folder; the last of them are the test set where `test_data` is not given.
         out: the run folder.
         test_data: demonstrations to test on.
         evaluate: model → success rate in [0, 1], called every `config.eval_every` epochs.
@@ -87,10 +86,13 @@ def train(
     SIGINT and SIGTERM save the run and raise `Interrupted`.
     """
     started, run = time.monotonic(), Run(Path(out))
+    data = DemoStore.of(data)
+    test_data = None if test_data is None else DemoStore.of(test_data)
     checked_boards(log)
     place, config = choose_device(device), run.as_begun(config)
     episodes, (test_store, test_episodes) = demonstrations_of(config, data, test_data)
-    config = _resolve(config, data, episodes, place)
+    limit = config.memory_limit or frame_limit(place)
+    config = _resolve(config, data, episodes, place, limit)
     with ExitStack() as stack:
         team = stack.enter_context(processes(place))
         # CUDA graphs are recorded on the current device, and the precision of float32 products is the process's.
@@ -106,13 +108,18 @@ def train(
         if team.first:
             stack.enter_context(run.locked())
         labels = _labels(config, data, episodes)
-        config = replace(config, parts=_parts(config, model, run, data, episodes, place, team))
+        sizes = frame_bytes(data, episodes), frame_bytes(test_store, test_episodes)
+        beside = min(sum(sizes), limit + reading_bytes(data))
+        config = replace(config, parts=_parts(config, model, run, data, episodes, place, team, beside))
         told = (config.memory_limit, config.learn_padding, config.window)
         source = Source(data, episodes, labels, config.batch_size, config.seed, place, *told)
         if team.first:
             run.begin(config, source.fingerprint(), software(), longest=int(data.lengths.max()))
             for line in _what(data, config, labels, len(test_episodes)):
                 print(line, file=sys.stderr, flush=True)
+            if test_data is not None and (shared := shared_with_training(data, test_data)):
+                new = "its tests say little of new episodes"
+                print(f"attentiontuner: --test-data {test_data.path}: {shared}; {new}", file=sys.stderr, flush=True)
             if config.labels == "readings" and config.needs_pairs:
                 source.labels = _inferred(config, data, episodes, labels, run, place)
             if config.window is not None and config.needs_pairs:
@@ -124,7 +131,12 @@ def train(
         state = run.load_state()
         if state is not None and state.epoch == config.epochs:
             return TrainResult(run.path, run.metrics(), float(state.numbers["seconds"]), True, True)
-        test = _test_data(test_store, test_episodes, config, place) if len(test_episodes) else None
+        test = None
+        if len(test_episodes):
+            held = sizes[0] if config.memory_limit is None else limit // POOLS_AT_ONCE
+            test = _test_source(test_store, test_episodes, config, place, limit - held)
+            if team.first and test.memory_limit is None:
+                next(test.pieces())  # so that damage is told before the first epoch
         loop = TrainLoop(config, model, run, source, test, place, team, state)
         deadline = None if budget_seconds is None else started + budget_seconds
         try:
@@ -142,6 +154,7 @@ def _parts(
     episodes: Integers,
     place: torch.device,
     team: Processes,
+    frames: int,
 ) -> int | None:
     """The parts of a batch: those asked for, those the run began with, or as many as it takes. None: it stays whole."""
     if config.parts is not None or place.type != "cpu":
@@ -153,7 +166,7 @@ def _parts(
         lengths = np.full_like(lengths, lengths.max())
     if config.window is not None:
         lengths = lengths.clip(max=longest_window(config.window, int(lengths.max())))
-    needed = team.agree(parts_for(config, model, one, lengths))
+    needed = team.agree(parts_for(config, model, one, lengths, frames))
     if needed == 1:
         return None
     if team.first:
@@ -239,18 +252,27 @@ def _what(data: DemoStore, config: TrainConfig, labels: PairTable, tested: int) 
     return [", ".join(parts), *(f"attentiontuner: {path} is {LOST}" for path in lost if config.needs_pairs)]
 
 
-def _test_data(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device) -> DemoData:
-    """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them."""
+def _test_source(store: DemoStore, episodes: Integers, config: TrainConfig, device: torch.device, room: int) -> Source:
+    """The test demonstrations, with the pairs of those the run learns from, as far as they annotated them; streamed
+    where they need more than the `room` in bytes that training leaves, and where training is streamed itself."""
     there = ",".join(name for name in named(config.annotator) if name in store.annotators())
-    packed = store.annotated_by(there or None).read_packed(episodes)  # None: nobody else's either
-    if config.window is None or packed.lengths.max() <= config.window:
-        return DemoData(packed, device)
-    return WindowedData(packed, config.window, config.seed, device)
+    labels = store.annotated_by(there or None).read_pairs(episodes)  # None: nobody else's either
+    streams = config.memory_limit is not None or frame_bytes(store, episodes) > room
+    longer = config.window is not None and store.lengths[episodes].max() > config.window
+    return Source(
+        store,
+        episodes,
+        labels,
+        config.batch_size,
+        config.seed,
+        device,
+        memory_limit=room if streams else None,
+        window=config.window if longer else None,
+    )
 
 
-def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device) -> TrainConfig:
+def _resolve(config: TrainConfig, data: DemoStore, episodes: Integers, device: torch.device, limit: int) -> TrainConfig:
     """The configuration with everything decided that depends on the data set and the machine."""
-    limit = config.memory_limit or frame_limit(device)
     streams = frame_bytes(data, episodes) > limit
     wanted: Any = config.way.precision or config.precision
     cuts = config.window is not None and data.lengths[episodes].max() > config.window

@@ -6,6 +6,7 @@ the last observation is repeated there, on the way in it is dropped.
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from attentiontuner.core.files import WRONG_CONTENT, new_folder, shortened
 from attentiontuner.core.progress import progress
 from attentiontuner.core.success import SuccessRule, recorded_success, with_totals
 from attentiontuner.core.wording import counted
+from attentiontuner.demos.annotations import check_annotator, named
 from attentiontuner.demos.demonstration import Demonstration
 from attentiontuner.demos.pair_text import format_pairs, parse_pairs
 from attentiontuner.demos.store.reader import DemoStore
@@ -27,6 +29,9 @@ from attentiontuner.spaces.observation import ObservationSpec, Part, SpaceError
 
 KEY = "attentiontuner"
 """Under this key lies our text, in the metadata of the data set and of each episode."""
+
+UNKNOWN = "minari"
+"""Whose pairs are that do not say it: those written before they did."""
 
 EPISODES_AT_ONCE = 50
 
@@ -74,21 +79,24 @@ def _write_head(dataset: Any, store: DemoStore) -> None:
         "settings": store.settings,
         "observation": store.observation.to_json(),
         "actions": store.actions.to_json(),
+        "annotator": store.annotator if len(named(store.annotator)) == 1 else None,
     }
     dataset.storage.update_metadata({KEY: json.dumps(head)})
 
 
 def _create(minari: Any, dataset_id: str, store: DemoStore, buffers: Sequence[Any]) -> Any:
     try:
-        return minari.create_dataset_from_buffers(
-            dataset_id,
-            list(buffers),
-            observation_space=_observation_space(store.observation),
-            action_space=_action_space(store.actions),
-            description=f"{counted(len(store), 'demonstration')} of {store.task}, written by attentiontuner",
-            algorithm_name=store.annotator or "recorded",
-            jpeg_encoding=False,  # Minari's default is lossy
-        )
+        with warnings.catch_warnings():  # each names an argument that demonstrations have nothing for
+            warnings.filterwarnings("ignore", category=UserWarning, module="minari")
+            return minari.create_dataset_from_buffers(
+                dataset_id,
+                list(buffers),
+                observation_space=_observation_space(store.observation),
+                action_space=_action_space(store.actions),
+                description=f"{counted(len(store), 'demonstration')} of {store.task}, written by attentiontuner",
+                algorithm_name=store.annotator or "recorded",
+                jpeg_encoding=False,  # Minari's default is lossy
+            )
     except ValueError as error:
         raise UserError(f"Minari data set {dataset_id!r}: {error}") from error
 
@@ -148,15 +156,15 @@ def from_minari(
     observation: ObservationSpec | None = None,
     actions: ActionSpec | Sequence[str] | None = None,
     success: SuccessRule | None = None,
-    annotator: str = "minari",
+    annotator: str | None = None,
 ) -> DemoStore:
     """Write a Minari data set (or the local one of that id) to the new folder `path` and open it.
 
     What `to_minari` wrote says itself what it is. Any other is called as its environment, else by its id, unless `task`
     is given; `observation` and `actions` (or their names) are those of its spaces, unless given. Its episodes are not
-    annotated. Which of them were solved says `success`, such as `ReturnAtLeast(475)`; without it what their infos say,
-    the environment's reward threshold, or how they ended (`core.success.recorded_success`). `path` appears when
-    everything is in it.
+    annotated. Pairs belong to `annotator`, else to whom they did before, `minari` where that is not known. Which of
+    them were solved says `success`, such as `ReturnAtLeast(475)`; without it what their infos say, the environment's
+    reward threshold, or how they ended (`core.success.recorded_success`). `path` appears when everything is in it.
     """
     if isinstance(dataset, str):
         with _reading(dataset):
@@ -174,6 +182,7 @@ def from_minari(
             actions = ActionSpec.from_json(said) if said else ActionSpec.from_space(dataset.action_space)
         settings = dict(head.get("settings", {}) if settings is None else settings)
         threshold = None if environment is None else environment.reward_threshold
+        annotator = check_annotator(annotator or head.get("annotator") or UNKNOWN)
         total = int(dataset.total_episodes)
     with new_folder(Path(path)) as folder, progress("from Minari", total) as bar:
         writer = DemoWriter(

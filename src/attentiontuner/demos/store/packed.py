@@ -55,9 +55,11 @@ def pack(
     steps = int(lengths.sum())
     frame_index, actions = np.empty(steps, np.int64), np.empty((steps, *action.shape), action.dtype)
     success, seeds = np.empty(len(chosen), np.bool_), np.empty(len(chosen), np.int64)
-    table = FrameTable(observation.nbytes)
     by_shard, pairs = np.argsort(shard_of, kind="stable"), []
-    for number in np.unique(shard_of):
+    used_shards, taken = np.unique(shard_of), np.bincount(shard_of, lengths)
+    most = sum(min(shards[number].distinct_frames, int(taken[number])) for number in used_shards)
+    table = FrameTable(observation.nbytes, room=most)
+    for number in used_shards:
         entry = shards[number]
         shard = read(entry)
         rows = np.flatnonzero(shard_of == number)
@@ -70,6 +72,7 @@ def pack(
         actions[target] = shard.actions[source]
         success[rows], seeds[rows] = shard.success[local], shard.seeds[local]
         pairs.append(read_pairs(entry).select(local))
+        del shard, frames  # before the next is read
     return PackedDemos(
         observation=observation,
         frames=table.frames,

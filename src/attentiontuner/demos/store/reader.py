@@ -28,6 +28,8 @@ from attentiontuner.spaces.action import ActionSpec
 from attentiontuner.spaces.observation import ObservationSpec
 
 EXPERT = "expert"
+"""The annotator whose pairs are what a scripted expert recalled."""
+
 SHARDS_IN_MEMORY = 2
 
 
@@ -62,6 +64,15 @@ class DemoStore:
         else:
             annotators_of(root, annotator)
         return cls(root, manifest, annotator)
+
+    @classmethod
+    def of(cls, data: "DemoStore | Path | str", annotator: str | None = None) -> "DemoStore":
+        """`data` itself, or the data set in that folder; with the pairs of `annotator`, where one is given."""
+        if isinstance(data, DemoStore):
+            return data if annotator is None else data.annotated_by(annotator)
+        if isinstance(data, Path | str):
+            return cls.open(data, annotator)
+        raise UserError(f"a {type(data).__name__} is no data set: give a DemoStore, or the folder of one")
 
     @property
     def task(self) -> str:
@@ -124,7 +135,13 @@ class DemoStore:
 
     def read_pairs(self, episodes: Sequence[int] | NDArray[np.int64] | None = None) -> PairTable:
         """The pairs of the chosen episodes (None: all) in the order given, without reading a frame."""
-        return PairTable.join(map(self._read_pairs, self._shards)).select(self._chosen(episodes))
+        chosen = self._chosen(episodes)
+        wanted = np.bincount(np.searchsorted(self._ends, chosen, side="right"), minlength=len(self._shards))
+        tables = [
+            self._read_pairs(entry) if count else PairTable.nothing(entry.lengths)
+            for entry, count in zip(self._shards, wanted, strict=True)
+        ]
+        return PairTable.join(tables).select(chosen)
 
     def _chosen(self, episodes: Sequence[int] | NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Numbers of episodes (None: of all); one that is not there is a `UserError`."""

@@ -82,9 +82,10 @@ class FrameTable:
     Frames are found by a hash of their bytes and then compared, so a hash that two frames share costs time, not truth.
     """
 
-    def __init__(self, nbytes: int, hash_bytes: Callable[[bytes], int] = hash) -> None:
+    def __init__(self, nbytes: int, hash_bytes: Callable[[bytes], int] = hash, room: int = 0) -> None:
+        """`room`: as many frames are not copied once more as the table grows; what is not used costs no memory."""
         self._hash = hash_bytes
-        self._buffer = np.empty((0, nbytes), np.uint8)
+        self._buffer = np.empty((room, nbytes), np.uint8)
         self._count = 0
         self._chunk = max(1, CHUNK_BYTES // nbytes)
         self._owners: dict[int, int] = {}  # hash -> row of the first frame with that hash
@@ -203,7 +204,9 @@ def read_shard(path: Path, observation: ObservationSpec, actions: ActionSpec, en
         raise UserError(f"{path} is damaged: {not_its_checksum(path)}; {remedy}")
     try:
         _refuse_bomb(content, observation, actions, entry)
-        shard = Shard(**load(zstandard.ZstdDecompressor().decompress(content)))
+        content = zstandard.ZstdDecompressor().decompress(content)
+        shard = Shard(**load(content))
+        del content  # a large shard is held once from here on
     except (zstandard.ZstdError, SafetensorError, TypeError, ValueError, KeyError, MemoryError) as error:
         raise UserError(f"{path} is damaged: {error}; {remedy}") from error
     problem = _fault(shard, observation, actions, entry.lengths)

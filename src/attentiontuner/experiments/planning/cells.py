@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.experiments.planning.recipe import Column, Condition, Recipe
 from attentiontuner.experiments.planning.recipes import RECIPES, home_of
 from attentiontuner.experiments.planning.scales import Scale, Sizes, get_scale
@@ -20,7 +21,6 @@ from attentiontuner.experiments.planning.task_groups import (
     SOLVED_TASKS,
     TMAZES,
 )
-from attentiontuner.experts import EXPERT_ANNOTATOR
 from attentiontuner.methods import DataFacts, get_method
 from attentiontuner.runs.config import TrainConfig, paper_config
 from attentiontuner.tasks.task import Task, get_task
@@ -146,7 +146,7 @@ def _epochs(task: Task, method: str, condition: Condition, sizes: Sizes | None, 
 def cell_config(cell: Cell, task: Task | None = None) -> TrainConfig:
     """The training configuration of a cell: the paper's, with the cell's changes; the scripted expert annotates, and is
     right."""
-    chosen = {"annotator": EXPERT_ANNOTATOR, "labels": "exact", **cell.config, "seed": cell.seed}
+    chosen = {"annotator": EXPERT, "labels": "exact", **cell.config, "seed": cell.seed}
     return paper_config(task or get_task(cell.task, cell.settings), cell.method, data=cell.facts, **chosen)
 
 

@@ -51,6 +51,14 @@ MEMORY_DEMONSTRATIONS = (300, 1000)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
+NO_PRODUCTS: Mapping[str, Any] = {"products": False}
+BESIDE, PRODUCTS = "Recall heads, no products", "-products"
+"""Title of recall networks that lay recalled vectors beside the one in view and look nothing up in it, and end of the
+condition's name of those that do."""
+
+PAPERS_TUNER = "AttentionTuner (paper)"
+"""Title where it stands beside what the package uses unless told otherwise."""
+
 RANDOM_PAIRS, CONTROL = "Recall heads, random pairs", "-random-pairs"
 """Title and end of the condition's name of the control."""
 
@@ -65,9 +73,8 @@ def few(line: str, method: str, demos: int, control: str = "", **config: Any) ->
 
 def few_columns(sizes: Sequence[int] = FEW) -> list[Column]:
     """A line of columns for each method, and for random pairs."""
-    lines = [
-        few(column.title, column.method, demos) for column in (VANILLA, TUNER, NO_PAIRS, RECALL) for demos in sizes
-    ]
+    methods = (VANILLA, replace(TUNER, title=PAPERS_TUNER), NO_PAIRS, RECALL)
+    lines = [few(column.title, column.method, demos) for column in methods for demos in sizes]
     return lines + [few(RANDOM_PAIRS, "recall", demos, CONTROL, pairs="random") for demos in sizes]
 
 
@@ -97,14 +104,18 @@ def benchmark_stages(*groups: Sequence[str]) -> list[Stage]:
 
 def robot_columns() -> list[Column]:
     """A line for the network that sees the present alone (which can but guess: a mixture), for the one that sees
-    everything, and with pairs."""
+    everything, and with pairs, all without products; and for the one with pairs and products, which came later."""
     lines = []
     for demos in ROBOT_DEMONSTRATIONS:
         alone = few(MEMORYLESS, NO_PAIRS.method, demos, PRESENT)
-        lines.append(replace(alone, condition=replace(alone.condition, model={"past": False, "action_head": "gmm"})))
-    return lines + [
-        few(line.title, line.method, demos) for line in (NO_PAIRS, RECALL) for demos in ROBOT_DEMONSTRATIONS
-    ]
+        lines.append(_with(alone, past=False, action_head="gmm", **NO_PRODUCTS))
+    for line in (NO_PAIRS, replace(RECALL, title=BESIDE)):
+        lines += [_with(few(line.title, line.method, demos), **NO_PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
+    return lines + [few(RECALL.title, RECALL.method, demos, PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
+
+
+def _with(column: Column, **model: Any) -> Column:
+    return replace(column, condition=replace(column.condition, model=model))
 
 
 def camera_columns() -> list[Column]:
@@ -125,7 +136,7 @@ def camera_columns() -> list[Column]:
     ]
 
 
-_ROBOT_METHODS = (("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
+_ROBOT_METHODS = (("recall", PRODUCTS), ("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
 """Lines of `robot_columns` in the order they run, with the ends of their conditions' names."""
 
 

@@ -12,6 +12,7 @@ from attentiontuner.collecting.episode import record_episode
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import demonstration_seed
 from attentiontuner.data.tokens import expert_matrix, head_of
+from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.experiments.records import Record, decode_map
 from attentiontuner.experiments.reporting.styles import ORANGE
 from attentiontuner.tasks.task import get_task
@@ -36,7 +37,7 @@ def matrices_by_task(tasks: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             episode = record_episode(task, env, demonstration_seed(EXPERT_DATA_SEED, 0))
         finally:
             env.close()
-        matrices[task.title] = expert_matrix(episode.pairs["expert"], len(episode.demonstration))
+        matrices[task.title] = expert_matrix(episode.pairs[EXPERT], len(episode.demonstration))
     return matrices
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import make_folder
 from attentiontuner.core.processes import usable_cores
+from attentiontuner.core.progress import duration
 from attentiontuner.core.signals import handled, interrupt
 from attentiontuner.core.versions import git_revision
 from attentiontuner.core.wording import counted
@@ -222,7 +223,9 @@ class Campaign:
                 last = lines[-1]
                 loss = last[f"{get_method(job.cell.method).terms[0]}_loss"]
                 text = f"epoch {len(lines)}/{job.cell.epochs}, loss {loss:.4f}"
-                print(f"  {job.cell.name}: {text}, {last['seconds']:.2f} s an epoch", file=sys.stderr, flush=True)
+                left = duration(last["seconds"] * (job.cell.epochs - len(lines)))
+                timing = f"{last['seconds']:.2f} s an epoch, about {left} of training left"
+                print(f"  {job.cell.name}: {text}, {timing}", file=sys.stderr, flush=True)
 
     def close(self, seconds: float) -> int:
         """What is left for later, the last line, and the exit code."""

@@ -28,7 +28,7 @@ export function inside(blocks) {
 }
 
 /** The state after an edit that is neither undo nor redo; null where nothing changes. @param {EditState} state @param {Edit} edit @returns {EditState | null} */
-export function applied(state, edit) {
+function applied(state, edit) {
   const next = changed(state, edit);
   return next && { ...state, ...next, canUndo: true, canRedo: false };
 }

@@ -272,7 +272,7 @@ export class Model {
 }
 
 /** An end of a pair in words: a step, or an interval as in the files. @param {number} step @param {number} [first] @param {number} [last] */
-export function endWords(step, first = step, last = step) {
+function endWords(step, first = step, last = step) {
   return first === last ? String(step) : `${first}~${last}`;
 }
 
