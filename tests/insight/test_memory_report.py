@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load, save
@@ -12,24 +11,13 @@ from safetensors.numpy import load, save
 from attentiontuner.cli.memory_report import memory_report as command
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.files import read_json
-from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
+from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.insight import evidence, looks, need, past
 from attentiontuner.insight.memory_report import memory_report
 from attentiontuner.insight.recommendations import read_recommendations
-from attentiontuner.insight.report_figures import along_the_episode
+from attentiontuner.insight.report_figures import along_the_episode, gains
 from attentiontuner.spaces import ActionSpec, ObservationSpec
-from tests.insight.cues import (
-    ACTIONS,
-    FORK_AT,
-    GRID,
-    IMAGE,
-    STEERING,
-    STEPS,
-    TWO_CHOICES,
-    VECTOR,
-    cue_store,
-    parity_store,
-)
+from tests.insight.cues import ACTIONS, FORK_AT, GRID, IMAGE, STEERING, TWO_CHOICES, VECTOR, cue_store, parity_store
 
 EPISODES = 60
 PARTS = ObservationSpec(parts={"map": GRID.parts[0][1], "state": VECTOR.parts[0][1]})
@@ -244,41 +232,24 @@ def test_mistakes_are_told_in_one_line(tmp_path):
         command(tmp_path / "few", tmp_path / "out", count=0)
 
 
-def shown_store(path, episodes=EPISODES):
-    """Numbers that lead to a target which the vector shows all the time."""
-    writer = DemoWriter(path, task="shown", observation=ObservationSpec("vector", (4,)), actions=STEERING)
-    rng = np.random.default_rng(2)
-    made = []
-    for seed in range(episodes):
-        place, target = rng.uniform(-0.5, 0.5, 2)
-        seen = [[place, target, *rng.random(2)]]
-        actions = []
-        for _ in range(STEPS):
-            actions.append([np.clip(target - place, -0.3, 0.3) + 0.02 * rng.standard_normal()])
-            place += actions[-1][0]
-            seen.append([place, target, *rng.random(2)])
-        made.append(Demonstration(np.array(seen[:-1], np.float32), np.array(actions, np.float32), seed=seed))
-    writer.append(made)
-
-
-def test_numbers_that_the_present_tells_need_no_memory(tmp_path):
-    shown_store(tmp_path / "data")
-    findings = memory_report(tmp_path / "data", tmp_path / "out")
-    assert findings.verdict == "not needed"
-    assert not any("chance above one half" in reason or "surprise" in reason for reason in findings.reasons)
-
-
 def test_of_numbers_the_error_is_shown_and_no_chance(tmp_path):
     """A density has no 0 that says anything, and no chance above one half."""
-    cue_store(tmp_path / "data", EPISODES, VECTOR, STEERING)
+    store = cue_store(tmp_path / "data", EPISODES, VECTOR, STEERING)
     findings = memory_report(tmp_path / "data", tmp_path / "out")
+    assert findings.verdict == "needed"
     assert findings.surprise > 0
-    assert findings.errors[1] < 0.5 * findings.errors[0]  # -0.8 or 0.8 at one step of eight
     page = (tmp_path / "out" / "index.html").read_text()
+    assert "a network beside itself without the past" in page  # and not beside the best that knows no past
     for wrong in ("a chance above one half", "nats of surprise", "surprise without a memory"):
         assert wrong not in page
     phases = read_json(tmp_path / "out" / "findings.json")["phases"]
-    assert phases[3]["error_with_frames"] < 0.5 * phases[3]["error"]
+    errors = [phase["error"] for phase in phases]
+    assert errors[3] == max(errors) > 0.3  # -0.8 or 0.8 at step 6 of 8, and nothing tells which
+    assert phases[3]["gain_of_frames"] > 0.3
+    found = evidence.gather(store, tmp_path / "out" / "work", seed=0)
+    assert [len(axes.lines) for axes in along_the_episode(found).axes] == [1]
+    (bars,) = gains(findings).axes
+    assert len(bars.patches) == 2  # and none of all surprise there is
 
 
 def test_parts_of_an_episode_without_a_step_are_not_drawn(made):

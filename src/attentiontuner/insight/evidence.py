@@ -39,7 +39,7 @@ FEWEST = 8
 MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 """Steps, and distinct images among them, that are looked at, about."""
 
-VERSION = 3
+VERSION = 4
 """Of the files; those of another are computed again."""
 
 STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
@@ -57,7 +57,7 @@ class Evidence:
         error: `[S]` how far its best action is from the expert's (`ActionHead.error`).
         asked: the steps in question, with its answers.
         things: what they recall.
-        past, past_closer: `[S]` what every step gains by the whole past: nats, and how much less far it is off.
+        past: `[S]` nats that every step gains by the whole past.
     """
 
     episodes: Integers
@@ -68,7 +68,6 @@ class Evidence:
     asked: Questions
     things: list[Thing]
     past: Floats
-    past_closer: Floats
 
     @property
     def numbers(self) -> bool:
@@ -88,27 +87,19 @@ class Evidence:
     @property
     def recalled(self) -> Floats:
         """`[S]` nats that every step gains by the frames found."""
-        return self._of_steps([thing.gain for thing in self.things])
-
-    @property
-    def recalled_closer(self) -> Floats:
-        """`[S]` how much less far the best action of every step is off with the frames found."""
-        return self._of_steps([thing.closer for thing in self.things])
+        gains = np.zeros(len(self.surprise), np.float32)
+        for thing in self.things:
+            gains[self.asked.step] += thing.gain
+        return gains
 
     @property
     def shown(self) -> tuple[Floats, Floats, Floats]:
-        """What is shown of every step `[S]`, without a memory, with the frames found, with the whole past: surprise in
-        nats. Of numbers that is a density, of which 0 says nothing: their error, in their units."""
+        """What is shown of every step `[S]`: surprise without a memory, with the frames found, with the whole past, in
+        nats. Of numbers that is a density, of which 0 says nothing: their error without a memory, in their units, and
+        the nats that the frames found and the whole past gain."""
         if self.numbers:
-            return self.error, self.error - self.recalled_closer, self.error - self.past_closer
+            return self.error, self.recalled, self.past
         return self.surprise, self.surprise - self.recalled, self.surprise - self.past
-
-    def _of_steps(self, gains: list[Floats]) -> Floats:
-        """The sum of gains `[Q]` of steps in question, of every step `[S]`."""
-        found = np.zeros(len(self.surprise), np.float32)
-        for gain in gains:
-            found[self.asked.step] += gain
-        return found
 
 
 def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | str = "cpu") -> Evidence:
@@ -145,16 +136,13 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
     def past() -> dict[str, NDArray[Any]]:
         label = f"past of {store.task}"
         args = data, head, store.observation, found["answers"], found["fold"]
-        gain, closer = with_whole_past(*args, seed=seed, label=label)
-        return {"gain": gain, "closer": closer}
+        return {"gain": with_whole_past(*args, seed=seed, label=label)}
 
     things = _unpacked(_kept(work / "frames.safetensors", frames, seed))
-    gained = _kept(work / "past.safetensors", past, seed)
+    gain = _kept(work / "past.safetensors", past, seed)["gain"]
     entropy, surprise = (above_usual(found[name], numbers) for name in ("entropy", "surprise"))
     lengths = store.lengths[episodes]
-    return Evidence(
-        episodes, lengths, entropy, surprise, error, asked, things, past=gained["gain"], past_closer=gained["closer"]
-    )
+    return Evidence(episodes, lengths, entropy, surprise, error, asked, things, gain)
 
 
 def _head(store: DemoStore, data: StepData) -> ActionHead:
@@ -211,7 +199,7 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[Any]]], seed: int) ->
     return made
 
 
-COLUMNS = ("time", "share", "gain", "answer", "known", "closer")
+COLUMNS = ("time", "share", "gain", "answer", "known")
 
 
 def _packed(things: list[Thing]) -> dict[str, NDArray[Any]]:
@@ -226,7 +214,7 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> list[Thing]:
     ways = json.loads(arrays["found_by"].tobytes())
     found = []
     for number, own in enumerate(ways):
+        time, share, gain, answer, known = (arrays[f"{number}.{name}"] for name in COLUMNS)
         found_by = tuple(Place(*way) if way else None for way in own)
-        time, share, gain, answer, known, closer = (arrays[f"{number}.{name}"] for name in COLUMNS)
-        found.append(Thing(time, share, gain, answer, known, closer, found_by))
+        found.append(Thing(time, share, gain, answer, known, found_by))
     return found

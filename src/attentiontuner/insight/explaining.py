@@ -50,7 +50,6 @@ class Thing:
         gain: `[Q]` nats by which the expert's action is likelier than without it.
         answer: `[Q, P]` the distribution of the action with it in view.
         known: `[Q, P]` that without knowing the action.
-        closer: `[Q]` by how much the best action that is `known` is less far from the expert's than without it.
         found_by: how it is found, of each fold; None: by its look.
     """
 
@@ -59,7 +58,6 @@ class Thing:
     gain: NDArray[np.float32]
     answer: NDArray[np.float32]
     known: NDArray[np.float32]
-    closer: NDArray[np.float32]
     found_by: tuple[Place | None, ...]
 
 
@@ -124,28 +122,25 @@ def _one_thing(
         np.concatenate([each.cpu().numpy() if isinstance(each, Tensor) else each for each in column])[np.argsort(rows)]
         for column in zip(*(parts for _, parts in found), strict=True)
     ]
-    time, share, gain_of, answer, known, closer = columns
-    return Thing(time, share, gain_of, answer, known, closer, tuple(ways))
+    time, share, gain_of, answer, known = columns
+    return Thing(time, share, gain_of, answer, known, tuple(ways))
 
 
-def _by_look(looker: Looker, judged: Questions, found: bool) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The columns of a `Thing` of these questions, by a look; no time unless it has `found` some."""
+def _by_look(looker: Looker, judged: Questions, found: bool) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor]:
+    """Time, share, gain, answer and what is known of these questions, by a look; no time unless it has `found` some."""
     seen, base = looker.judge(judged), judged.log_likelihood(judged.base)
-    without = seen.without if seen.without.mean() > base.mean() else base
+    without = seen.without if judged.numbers or seen.without.mean() > base.mean() else base
     time = np.where(found, seen.time.cpu().numpy(), -1)
-    closer = judged.closer(seen.known, judged.base)
-    return time, seen.share, seen.log_likelihood - without, seen.answer, seen.known, closer
+    return time, seen.share, seen.log_likelihood - without, seen.answer, seen.known
 
 
-def _by_place(
-    fitted: Fitted, views: Views, judged: Questions
-) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The columns of a `Thing` of these questions, by a place."""
+def _by_place(fitted: Fitted, views: Views, judged: Questions) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor]:
+    """Time, share, gain, answer and what is known of these questions, by a place."""
     moved, time = fitted.moves(views, judged)
     answer = judged.base + moved
     gain = gain_by(judged, moved)
     there = torch.from_numpy(time >= 0).to(gain.device)
-    return time, there.float(), gain, answer, answer, judged.closer(answer, judged.base)
+    return time, there.float(), gain, answer, answer
 
 
 def by_episode(values: NDArray[np.float32], episode: Integers, episodes: int) -> NDArray[np.float64]:

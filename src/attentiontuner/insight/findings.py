@@ -29,6 +29,9 @@ memory is needed."""
 DECIDING = 0.2
 """A step recalls something where its action becomes surer, or likelier, by this share of the mean gain."""
 
+MOST_TIMES = 100
+"""How many times as likely something is, in words: beyond that it says nothing."""
+
 LEFT = 0.25
 """The share of the surprise from which on what nothing found tells is spoken of."""
 
@@ -56,9 +59,9 @@ class Findings:
         frames, past: gain by the frames found, and by the whole past.
         numbers: whether actions are numbers.
         surprise: nats an episode of the policy without a memory, above what is usual.
-        errors: the mean error of a step without a memory, with the frames found, with the whole past.
+        error: the mean error of a step without a memory.
         phases: for each phase of the episode: steps, how many of them recall something, and the mean of what is `shown`
-            of a step without a memory, with the frames found, with the whole past.
+            of a step.
         suggestions: by place of the episode.
         things: how many things are recalled in an episode, by how many episodes do so.
         recommended: demonstrations to annotate first.
@@ -71,7 +74,7 @@ class Findings:
     past: Gain
     numbers: bool
     surprise: float
-    errors: tuple[float, float, float]
+    error: float
     phases: tuple[tuple[int, int, float, float, float], ...]
     suggestions: dict[int, list[Suggestion]]
     things: dict[int, int]
@@ -108,18 +111,8 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     headline, reasons = _words(evidence, verdict, gains, together, len(recommended), suggestions)
     mean = float(surprise.mean())
     found = dict(sorted(things.items()))
-    errors = _errors(evidence, np.ones(len(owner), np.bool_))
-    numbers = evidence.numbers
-    return Findings(verdict, headline, reasons, *gains, numbers, mean, errors, phases, suggestions, found, recommended)
-
-
-def _errors(evidence: Evidence, steps: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """The mean error at some of the steps `[S]`, without a memory, with the frames found, with the whole past."""
-    without, frames, past = (
-        float((evidence.error - closer)[steps].mean()) if steps.any() else 0.0
-        for closer in (np.zeros_like(evidence.error), evidence.recalled_closer, evidence.past_closer)
-    )
-    return without, frames, past
+    numbers, error = evidence.numbers, float(evidence.error.mean())
+    return Findings(verdict, headline, reasons, *gains, numbers, mean, error, phases, suggestions, found, recommended)
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
@@ -144,32 +137,20 @@ def _suggestions(evidence: Evidence, actions: ActionSpec, by_past: bool) -> dict
     else:
         rows = np.flatnonzero(evidence.entropy[asked.step] >= np.median(evidence.entropy[asked.step]))
     before = asked.log_likelihood(asked.base).exp().cpu().numpy()
-    off, off_with = _off(evidence)
     for row in rows:
         q, action = int(asked.time[row]), _named(actions, asked.data.packed.actions[asked.step[row]])
         own = found.setdefault(int(asked.episode[row]), [])
         chance = float(before[row])
-        for thing, with_it in zip(evidence.things, off_with, strict=True):
+        for thing in evidence.things:
             p = int(thing.time[row])
             if p >= 0 and all(each.p != p for each in own if each.q == q):
-                if evidence.numbers:
-                    reason = f"the best action is {off[row]:.2g} off; with step {p} in view {with_it[row]:.2g}"
-                else:
-                    reason = _reason(action, chance, p, float(thing.gain[row]))
+                reason = _reason(actions, action, chance, p, float(thing.gain[row]))
                 own.append(Suggestion(q, p, float(thing.share[row]), float(thing.gain[row]), reason))
-            chance = min(1.0, chance * math.exp(min(float(thing.gain[row]), 50)))
+            if not evidence.numbers:
+                chance = min(1.0, chance * math.exp(min(float(thing.gain[row]), 50)))
         if not evidence.things:
             own.append(Suggestion(q, None, 0.0, 0.0, _no_frame(actions, action, chance, by_past)))
     return found
-
-
-@torch.no_grad()
-def _off(evidence: Evidence) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-    """How far the best action is off at the steps in question, `[Q]`: without a memory, and with each thing in view."""
-    asked = evidence.asked
-    answers = [asked.base, *(torch.from_numpy(thing.answer).to(asked.base.device) for thing in evidence.things)]
-    off = [asked.head.error(each, asked.actions).cpu().numpy() for each in answers]
-    return off[0], off[1:]
 
 
 def _named(actions: ActionSpec, action: Any) -> str:
@@ -180,7 +161,10 @@ def _percent(chance: float) -> str:
     return f"{100 * chance:.0f} %" if 0.005 <= chance <= 0.995 else "under 1 %" if chance < 0.5 else "over 99 %"
 
 
-def _reason(action: str, chance: float, p: int, gain: float) -> str:
+def _reason(actions: ActionSpec, action: str, chance: float, p: int, gain: float) -> str:
+    if actions.kind == "box":
+        times = f"{math.exp(gain):.1f}" if gain < math.log(MOST_TIMES) else f"over {MOST_TIMES}"
+        return f"with step {p} in view what the expert did is {times} times as likely"
     after = _percent(min(1.0, chance * math.exp(min(gain, 50))))
     return f"what is in view gives {action} a chance of {_percent(chance)}; with step {p} in mind it is {after}"
 
@@ -200,20 +184,14 @@ def phase_of(evidence: Evidence) -> Integers:
     return np.asarray(len(PHASES) * evidence.time // np.repeat(evidence.lengths, evidence.lengths))
 
 
-def _with_pairs(evidence: Evidence, suggestions: dict[int, list[Suggestion]]) -> NDArray[np.bool_]:
-    """`[S]` which steps recall something."""
-    starts = np.cumsum(evidence.lengths) - evidence.lengths
-    deciding = np.zeros(len(evidence.surprise), np.bool_)
-    for place, own in suggestions.items():
-        deciding[[starts[place] + each.q for each in own]] = True
-    return deciding
-
-
 def _phases(
     evidence: Evidence, suggestions: dict[int, list[Suggestion]]
 ) -> tuple[tuple[int, int, float, float, float], ...]:
     phase, rows = phase_of(evidence), []
-    deciding = _with_pairs(evidence, suggestions)
+    starts = np.cumsum(evidence.lengths) - evidence.lengths
+    deciding = np.zeros(len(phase), np.bool_)
+    for place, own in suggestions.items():
+        deciding[[starts[place] + each.q for each in own]] = True
     for number in range(len(PHASES)):
         there = phase == number
         without, frames, past = (float(each[there].mean()) if there.any() else 0.0 for each in evidence.shown)
@@ -306,7 +284,6 @@ def _words(
             f"at half of all steps less than {np.median(evidence.error):.3f}, in demonstrations it was not trained on. "
             "(The mean distance of an action's numbers from the expert's, in their units.)"
         )
-        no_gain = "Neither earlier frames nor the whole past bring it nearer to the expert's actions, beyond chance."
     if verdict == "not needed":
         caution = "Where actions are numbers, or are drawn at random, what is left is taken for chance."
         return "Memory is not your problem.", (alone, no_gain, caution)
@@ -320,27 +297,26 @@ def _words(
         )
     said = [alone]
     if evidence.things:
-        likelier = (
+        of_all = "" if evidence.numbers else f", of {surprise:.2f} nats of surprise without it"
+        said.append(
             f"{counted(steps, 'step', form=',')} of {total:,} recall something. What they recall makes the expert's "
-            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f})"
+            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f}){of_all}."
         )
-        if evidence.numbers:
-            without, with_them, _ = _errors(evidence, _with_pairs(evidence, suggestions))
-            said.append(f"{likelier}; at these steps it takes the error from {without:.3f} to {with_them:.3f}.")
-        else:
-            said.append(f"{likelier}, of {surprise:.2f} nats of surprise without it.")
         said += [f"Recalled is {thing_words(thing)}." for thing in evidence.things]
     left = surprise - frames.mean
     if together:
-        errors = _errors(evidence, np.ones(total, np.bool_))
-        nearer = f" (of all steps the error falls from {errors[0]:.3f} to {errors[2]:.3f})" if evidence.numbers else ""
         said.append(
-            f"The whole past gains {past.mean:.2f} nats a demonstration{nearer}, more than any single frame tells: "
-            "several things may be recalled together, such as how many there were, or in which order."
+            f"The whole past gains {past.mean:.2f} nats a demonstration, more than any single frame tells: several "
+            "things may be recalled together, such as how many there were, or in which order."
         )
     elif evidence.things and not evidence.numbers and left > LEFT * surprise:
         said.append(
             f"{left:.2f} nats a demonstration are told by nothing that was found: chance, or a memory of several "
             "things together."
+        )
+    if evidence.numbers:
+        said.append(
+            "Where actions are numbers a gain is that of a network beside itself without the past. It may learn from "
+            "the past what the present tells too: compare with what you know of the task."
         )
     return f"A memory is needed. Annotate these {counted(count, 'demonstration')} first.", tuple(said)

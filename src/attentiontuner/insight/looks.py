@@ -156,7 +156,8 @@ class Looker:
                     loss.backward()
                     optimiser.step()
                 seen = self.judge(held)
-                gain = float(seen.log_likelihood.mean() - max(before, seen.without.mean()))
+                without = seen.without.mean() if held.numbers else max(before, seen.without.mean())
+                gain = float(seen.log_likelihood.mean() - without)
                 done, stale = done + 1, 0 if gain > best + 1e-3 else stale + 1
                 if gain > best:
                     best, kept = gain, deepcopy(self.look.state_dict())
@@ -169,7 +170,7 @@ class Looker:
         self, asked: Questions, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor, Pairs, Tensor, Tensor]:
         """Logs of weight times likelihood of each frame, and of none in the last column, `[Q, T + 1]`; logs of the
-        weights; the pairs, the distributions with them in view `[J, P]`, and without any `[Q, P]`."""
+        weights; the pairs, the distributions with them in view `[J, P]`, and how they move without any `[Q, P]`."""
         pairs = pairs_of(asked, rng)
         time = torch.from_numpy(asked.time).to(pairs.row.device)
         score, moved, alone = self.look(pairs, time)
@@ -182,8 +183,7 @@ class Looker:
         last = torch.full_like(time, width - 1)
         rows = torch.arange(len(asked), device=time.device)
         scores = scores.index_put((rows, last), self.look.nothing.expand(len(asked)))
-        alone = asked.base if asked.numbers else asked.base + alone
-        logs = logs.index_put((rows, last), asked.log_likelihood(alone))
+        logs = logs.index_put((rows, last), asked.log_likelihood(asked.offset + alone))
         weights = scores.log_softmax(-1) + math.log(1 - NO_FRAME)
         none = torch.logaddexp(weights[:, -1:], weights.new_full((len(asked), 1), math.log(NO_FRAME)))
         weights = torch.cat([weights[:, :-1], none], 1)
@@ -210,12 +210,8 @@ class Looker:
         place = torch.full_like(share, 0, dtype=torch.long)
         place = place.index_put((pairs.row, pairs.time), torch.arange(len(pairs.row), device=place.device))
         chosen = place.gather(1, time[:, None])[:, 0]
-        if asked.numbers:  # of two mixtures no mean can be taken: that of the frame looked at, or what was known
-            most = place.gather(1, weights[:, :-1].argmax(1)[:, None])[:, 0]
-            known = torch.where(weights[:, -1:].exp() > 0.5, alone, answers[most])
-        else:
-            known = alone * weights[:, -1:].exp()
-            known = known.index_add(0, pairs.row, answers * weights.exp()[pairs.row, pairs.time][:, None])
+        known = (asked.offset + alone) * weights[:, -1:].exp()
+        known = known.index_add(0, pairs.row, answers * weights.exp()[pairs.row, pairs.time][:, None])
         return Seen(log_likelihood, (joint - weights)[:, -1], time, best.clamp(max=1), answers[chosen], known)
 
 

@@ -4,11 +4,12 @@ What no single frame tells, such as how many there were of something, it may kno
 longest, S steps of all of them, P numbers that describe the distribution of an action.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -31,22 +32,20 @@ GAIN = 1e-4
 
 
 class WholePast(nn.Module):
-    """All that was seen and done so far → by how much the distribution moves. Where actions are numbers, a distribution
-    of its own and how sure it is of that, for of two mixtures nothing tells which modes are the same."""
+    """All that was seen and done so far → by how much the distribution moves."""
 
     def __init__(self, observation: ObservationSpec, head: ActionHead) -> None:
         super().__init__()
         self.encoder = observation_encoder(observation)
         self.before = nn.Parameter(torch.randn(head.features + 1, WIDTH))
         self.memory = nn.GRU(WIDTH, WIDTH, batch_first=True)
-        width = head.width + (head.spec.kind == "box")
-        self.moves = nn.Sequential(nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, width))
+        self.moves = nn.Sequential(nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, head.width))
         for parameter in self.moves[-1].parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, data: StepData, head: ActionHead, rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
-        """The moves of all steps of the episodes `rows`, end to end `[S, P]` (`P + 1` where actions are numbers), those
-        with the past hidden, and the numbers of these steps `[S]`."""
+        """The moves of all steps of the episodes `rows`, end to end `[S, P]`, those with the past hidden, and the
+        numbers of these steps `[S]`."""
         packed = data.packed
         numbers = spans(packed.starts[rows], packed.lengths[rows])
         steps = data.steps(numbers)
@@ -70,11 +69,11 @@ def with_whole_past(
     seed: int,
     label: str,
 ) -> NDArray[np.float32]:
-    """What every step gains by the past: nats, and how much less far the best action is from the expert's, `[2, S]`.
-    Each episode is judged by a network that learned from those of the other folds. `base` `[S, P]` are the answers
-    without a memory; what the same network gains with the past hidden is no gain."""
+    """What every step gains by the past, `[S]` in nats, each episode judged by a network that learned from those of the
+    other folds. `base` `[S, P]` are the answers without a memory; what the same network gains with the past hidden is
+    no gain."""
     answers = torch.from_numpy(base).to(data.device)
-    gains = np.zeros((2, len(data)), np.float32)
+    gains = np.zeros(len(data), np.float32)
     with progress(label, FOLDS * PASSES) as bar:
         for own in range(FOLDS):
             judged = np.flatnonzero(fold == own)
@@ -83,16 +82,15 @@ def with_whole_past(
                 continue
             learner = _Learner(data, head, observation, answers, seed + own)
             learner.learn(others if len(others) else judged, bar)
-            numbers, surprise, error = learner.judge(judged)
-            gains[:, numbers] = [_gain(each) for each in (surprise, error)]
+            numbers, *found = learner.judge(judged)
+            gains[numbers] = _gain(found, learner.numbers)
     return gains
 
 
-def _gain(found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """By how much surprise, or error, is less with the past than without: `[3, n]` with the past, with the past hidden,
-    and of the policy without a memory → `[n]`."""
-    past, alone, base = found
-    without = alone if alone.mean() < base.mean() else base
+def _gain(surprises: Sequence[NDArray[np.float32]], numbers: bool) -> NDArray[np.float32]:
+    """Of the surprise with the past, with the past hidden, and of the policy without a memory: `[n]` each."""
+    past, alone, base = surprises
+    without = alone if numbers or alone.mean() < base.mean() else base
     return np.asarray(without - past)
 
 
@@ -122,14 +120,14 @@ class _Learner:
                 self.network.train()
                 batches = self._batches(self.rng.permutation(learned))
                 for rows in batches:
-                    _, _, (past, hidden, _), _ = self._answers(rows)
+                    _, past, hidden, _ = self._surprise(rows)
                     loss = past.mean() + hidden.mean()
                     optimiser.zero_grad()
                     loss.backward()
                     nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
                     optimiser.step()
                 updates += len(batches)
-            gain = float(_gain(self.judge(held)[1]).mean())
+            gain = float(_gain(self.judge(held)[1:], self.numbers).mean())
             done, stale = done + 1, 0 if gain > best + GAIN else stale + 1
             if gain > best:
                 best, kept = gain, deepcopy(self.network.state_dict())
@@ -137,35 +135,22 @@ class _Learner:
         bar.advance(PASSES - done)
         self.network.load_state_dict(kept)
 
-    def _answers(self, rows: Integers) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
-        """Numbers of the steps; with the past, with the past hidden, and without a memory the answer `[S, P]` and its
-        surprise `[S]`; the expert's actions."""
+    def _surprise(self, rows: Integers) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Numbers of the steps, and the surprise with the past, with the past hidden, and without a memory."""
         moves, alone, numbers = self.network(self.data, self.head, rows)
         base, actions = self.answers[numbers], self.data.actions[numbers]
-        before = self.head.negative_log_likelihood(base, actions)
-        answers, surprises = [], []
-        for moved in (moves, alone):
-            answer = moved[:, :-1] if self.numbers else base + moved
-            surprise = self.head.negative_log_likelihood(answer, actions)
-            if self.numbers:  # one of the two answers: the last number says which
-                own = moved[:, -1]
-                surprise = -torch.logaddexp(F.logsigmoid(own) - surprise, F.logsigmoid(-own) - before)
-                answer = torch.where(own[:, None] > 0, answer, base)
-            answers.append(answer)
-            surprises.append(surprise)
-        return numbers, [*answers, base], [*surprises, before], actions
+        offset = torch.zeros_like(base) if self.numbers else base
+        past, hidden, before = (
+            self.head.negative_log_likelihood(answer, actions) for answer in (offset + moves, offset + alone, base)
+        )
+        return numbers, past, hidden, before
 
     @torch.no_grad()
-    def judge(self, episodes: Integers) -> tuple[Integers, NDArray[np.float32], NDArray[np.float32]]:
-        """Numbers `[n]` of all steps of these episodes; surprise and error of the three answers, `[3, n]` each."""
+    def judge(self, episodes: Integers) -> list[NDArray[Any]]:
+        """The same of all steps of these episodes."""
         self.network.eval()
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        for rows in self._batches(episodes):
-            numbers, answers, surprises, actions = self._answers(rows)
-            errors = [self.head.error(each, actions) for each in answers]
-            parts.append((numbers, torch.stack(surprises), torch.stack(errors)))
-        number, surprise, error = (torch.cat(column, -1).cpu().numpy() for column in zip(*parts, strict=True))
-        return number, surprise, error
+        found = [self._surprise(rows) for rows in self._batches(episodes)]
+        return [torch.cat(column).cpu().numpy() for column in zip(*found, strict=True)]
 
     def _batches(self, episodes: Integers) -> list[Integers]:
         ends = np.cumsum(self.data.packed.lengths[episodes])

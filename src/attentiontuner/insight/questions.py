@@ -106,11 +106,6 @@ class Questions:
         """Of the expert's actions, `[Q]`."""
         return -self.head.negative_log_likelihood(distribution, self.actions)
 
-    def closer(self, distribution: Tensor, before: Tensor) -> Tensor:
-        """By how much its best action is less far from the expert's than that of the one `before`, `[Q]`."""
-        before, after = (self.head.error(each, self.actions) for each in (before, distribution))
-        return before - after
-
     def to_gain(self) -> float:
         """Nats of their surprise above what is usual, of all together."""
         return float((-self.log_likelihood(self.base) - self.usual).clamp(min=0).sum())

@@ -47,13 +47,14 @@ def to_png(figure: Figure, dark: bool) -> bytes:
 
 def along_the_episode(evidence: Evidence) -> Figure:
     """The mean of what is `shown` of a step along an episode, in those parts of it that have steps: without a memory,
-    with the frames found, with the whole past."""
+    with the frames found, with the whole past. Where actions are numbers, their error without a memory."""
     part = BINS * evidence.time // np.repeat(evidence.lengths, evidence.lengths)
     count = np.bincount(part, minlength=BINS)
     there = np.flatnonzero(count)  # of episodes shorter than that some parts have no step
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     axes = figure.subplots()
-    for (label, colour, style), values in zip(LINES, evidence.shown, strict=True):
+    lines = list(zip(LINES, evidence.shown, strict=True))
+    for (label, colour, style), values in lines[:1] if evidence.numbers else lines:
         means = (np.bincount(part, values, minlength=BINS) / count.clip(1))[there]
         axes.plot((there + 0.5) * 100 / BINS, means, color=colour, linestyle=style, label=label, linewidth=2)
     what = "error (the actions' units)" if evidence.numbers else "surprise a step (nats)"

@@ -104,23 +104,18 @@ def _gains(evidence: Evidence, findings: Findings) -> str:
     )
     if evidence.numbers:
         text = (
-            "Of numbers only differences of likelihood say something: 0 nats is a policy that sees the present alone, "
-            "each nat more makes what the expert did 2.7 times as likely. The error is the mean distance of an "
-            "action's numbers from the expert's, in the actions' units: 0 is what the expert did. Both are measured in "
-            "demonstrations that nothing was learned from."
+            "Of numbers only differences of likelihood say something: 0 nats is the same network without the past, "
+            "each nat more makes what the expert did 2.7 times as likely, in demonstrations that nothing was learned "
+            "from."
         )
     caption = (
         "Bars: mean over demonstrations; thin lines: two standard errors. A gain whose line touches 0 may be chance."
     )
     rows = [
-        [name, f"{gain.mean:.3f}", f"± {2 * gain.error:.3f}", f"{gain.errors:.1f}"]
+        (name, f"{gain.mean:.3f}", f"± {2 * gain.error:.3f}", f"{gain.errors:.1f}")
         for name, gain in (("earlier frames, one by one", findings.frames), ("the whole past", findings.past))
     ]
-    head = ["gained by", "nats a demonstration", "two standard errors", "standard errors above 0"]
-    if findings.numbers:
-        rows = [["nothing: the present alone", "0", "", ""], *rows]
-        rows = [[*row, f"{error:.4f}"] for row, error in zip(rows, findings.errors, strict=True)]
-        head.append("mean error of all steps")
+    head = ("gained by", "nats a demonstration", "two standard errors", "standard errors above 0")
     return _section("Does the past help?", _text(text), _figure(figures.gains(findings), caption), _table(head, rows))
 
 
@@ -129,25 +124,23 @@ def _when(evidence: Evidence, findings: Findings) -> str:
         (name, f"{steps:,}", f"{deciding:,}", f"{without:.3f}", f"{frames:.3f}", f"{past:.3f}")
         for name, (steps, deciding, without, frames, past) in zip(PHASES, findings.phases, strict=True)
     ]
-    head = (
-        "phase of the episode",
-        "steps",
-        "need a memory",
-        "error without a memory" if evidence.numbers else "surprise without a memory",
-        "with the frames found",
-        "with the whole past",
-    )
+    shown = ("surprise without a memory", "with the frames found", "with the whole past")
     caption = (
         "Where the dashed line is high the present does not tell what to do; where another is lower, the past does."
     )
+    text = "Surprise is in nats a step, the mean over all steps of the phase."
+    if evidence.numbers:
+        shown = ("error without a memory", "frames gain", "the past gains")
+        caption = "Where the line is high the present does not tell what to do, or the expert's actions vary."
+        text = (
+            "The error is the mean distance of an action's numbers from the expert's, in the actions' units: 0 is what "
+            "the expert did. Gains are in nats. All are means over the steps of the phase."
+        )
+    head = ("phase of the episode", "steps", "need a memory", *shown)
     return _section(
         "When is a memory needed?",
         _figure(figures.along_the_episode(evidence), caption),
-        _text(
-            "The error is in the actions' units, the mean over all steps of the phase."
-            if evidence.numbers
-            else "Surprise is in nats a step, the mean over all steps of the phase."
-        ),
+        _text(text),
         _table(head, rows),
     )
 
