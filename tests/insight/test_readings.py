@@ -111,6 +111,16 @@ def test_labels_at_the_last_step_are_not_late(flat):
         assert found.labels == marked
 
 
+def test_what_was_put_at_the_end_tells_three_steps_late_from_one_step_early():
+    need = np.full((EPISODES, LENGTH), 0.02)
+    q = np.arange(7, LENGTH, 4)  # the last is the last step
+    need[:, q] = 0.8
+    episode, q = np.repeat(np.arange(EPISODES), len(q)), np.tile(q, EPISODES)
+    table = PairTable(np.full(EPISODES, LENGTH), np.ones(EPISODES, bool), episode, np.ones_like(q), q)
+    assert read_labels(table, need.ravel()).late == 0
+    assert read_labels(table.shift(0, 3), need.ravel()).late == 3
+
+
 def test_a_few_labels_are_not_called_late():
     labels, need = some_labels()
     assert read_labels(labels.select(range(20)).shift(0, 3), need[: 20 * LENGTH]).late == 3

@@ -80,20 +80,27 @@ def squashed(entropy: NDArray[np.float32]) -> Floats:
 
 def read_labels(labels: PairTable, need: Floats) -> Readings:
     """How late and how far off labels are, by where need is: they are of steps that need a memory. `need` `[S]` is
-    from 0 to 1. What is marked at the first or last step that can decide tells nothing: it may have been put there, and
-    any step would explain it by some lateness."""
-    inside = _inside(labels)
-    if not inside.any():
+    from 0 to 1. Labels at the first or last step that can decide may have been put there, so that some lateness would
+    explain them whatever was meant: nobody is late unless the others say so by themselves."""
+    if not len(labels):
         return Readings(labels, 0, EXACT)
-    found = {(late, spread): _fit(labels, inside, need, late, spread) for late in _lateness() for spread in SPREADS}
+    found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
     late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
-    gain = found[late, its] - max(found[0, spread] for spread in SPREADS)
-    if gain > max(WORTH_MOVING, WORTH_IN_ALL / inside.sum()):
+    if found[late, its] > max(found[0, spread] for spread in SPREADS) + WORTH_MOVING and _late(labels, need, late):
         labels = _on_time(labels, need, late)
     else:
         late = 0
-    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / inside.sum()
+    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / len(labels)
     return Readings(labels, late, next(spread for spread in SPREADS if found[late, spread] >= least))
+
+
+def _late(labels: PairTable, need: Floats, late: int) -> bool:
+    """Whether labels inside their episodes are likelier to be so late than in time."""
+    inside = _inside(labels)
+    if not inside.any():
+        return False
+    moved, unmoved = (max(_fit(labels, need, by, spread, inside) for spread in SPREADS) for by in (late, 0))
+    return moved - unmoved > max(WORTH_MOVING, WORTH_IN_ALL / float(inside.sum()))
 
 
 def _inside(labels: PairTable) -> NDArray[np.bool_]:
@@ -120,18 +127,21 @@ def _lateness() -> range:
     return range(-LATEST, LATEST + 1)
 
 
-def _fit(labels: PairTable, inside: NDArray[np.bool_], need: Floats, late: int, spread: float) -> float:
-    """The mean log-likelihood of the deciding steps of labels `inside` their episodes, if these are drawn from the
-    steps by their need and only such labels are looked at."""
+def _fit(labels: PairTable, need: Floats, late: int, spread: float, inside: NDArray[np.bool_] | None = None) -> float:
+    """The mean log-likelihood of the labels' deciding steps, if these are drawn from the steps by their need; of those
+    `inside` their episodes alone, given that these are looked at and no others."""
     likely, steps = _deciding(labels, late, spread)
     lengths = labels.lengths.astype(np.int64)
     starts = np.cumsum(lengths) - lengths
-    read = np.arange(len(need)) - np.repeat(starts, lengths) + late  # where each step is read on average
-    lower, upper = (torch.from_numpy((end - read) / spread) for end in (1.5, np.repeat(lengths, lengths) - 1.5))
     some = need + 1e-3
-    seen = some * (torch.special.ndtr(upper) - torch.special.ndtr(lower)).clamp(min=0).numpy()
+    seen = some
+    if inside is not None:
+        read = np.arange(len(need)) - np.repeat(starts, lengths) + late  # where each step is read on average
+        lower, upper = (torch.from_numpy((end - read) / spread) for end in (1.5, np.repeat(lengths, lengths) - 1.5))
+        seen = some * (torch.special.ndtr(upper) - torch.special.ndtr(lower)).clamp(min=0).numpy()
     in_all = np.add.reduceat(seen, starts)[labels.episode]
-    return float(np.log((likely * some[steps]).sum(1) / (in_all + 1e-12) + 1e-12)[inside].mean())
+    logs = np.log((likely * some[steps]).sum(1) / (in_all + 1e-12) + 1e-12)
+    return float((logs if inside is None else logs[inside]).mean())
 
 
 def _deciding(labels: PairTable, late: int, spread: float) -> tuple[Floats, Integers]:
