@@ -33,14 +33,14 @@ def shown(what: np.ndarray, part: Part, rng: np.random.Generator) -> np.ndarray:
     return images
 
 
-def acted(taken: np.ndarray, actions: ActionSpec, rng: np.random.Generator) -> np.ndarray:
+def acted(taken: np.ndarray, actions: ActionSpec, rng: np.random.Generator, scale: float) -> np.ndarray:
     """What is done at each step, `[T]`, as actions of a kind; numbers are never quite the same."""
     if actions.kind == "discrete":
         return taken
     if actions.kind == "multi-discrete":
         return np.stack([taken, taken % 2], 1)
     steered = np.array([-0.8, 0.8, 0.0])[taken] + 0.05 * rng.standard_normal(len(taken))
-    return steered.astype(np.float32)[:, None]
+    return (scale * steered).astype(np.float32)[:, None]
 
 
 def cue_store(
@@ -49,8 +49,10 @@ def cue_store(
     observation: ObservationSpec = VECTOR,
     actions: ActionSpec = ACTIONS,
     remembered: bool = True,
+    scale: float = 1.0,
 ) -> DemoStore:
-    """A data set whose expert recalls at step 6 the cue of step 1 or 2; not `remembered`: it turns left, always."""
+    """A data set whose expert recalls at step 6 the cue of step 1 or 2; not `remembered`: it turns left, always.
+    Numbers as actions are multiplied by `scale`."""
     writer = DemoWriter(
         path,
         task="cues",
@@ -67,7 +69,7 @@ def cue_store(
         made.append(
             Demonstration(
                 observations=parts[""] if observation.plain else parts,
-                actions=acted(taken, actions, rng),
+                actions=acted(taken, actions, rng, scale),
                 rewards=np.zeros(STEPS),
                 terminated=True,
                 truncated=False,

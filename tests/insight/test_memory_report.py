@@ -15,6 +15,7 @@ from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.insight import evidence, looks, need, past
 from attentiontuner.insight.memory_report import memory_report
 from attentiontuner.insight.recommendations import read_recommendations
+from attentiontuner.insight.report_figures import along_the_episode, gains
 from attentiontuner.spaces import ActionSpec, ObservationSpec
 from tests.insight.cues import ACTIONS, FORK_AT, GRID, IMAGE, STEERING, TWO_CHOICES, VECTOR, cue_store, parity_store
 
@@ -229,3 +230,29 @@ def test_mistakes_are_told_in_one_line(tmp_path):
         memory_report(tmp_path / "few", tmp_path / "other")
     with pytest.raises(UserError, match="--count 0: 1 or more"):
         command(tmp_path / "few", tmp_path / "out", count=0)
+
+
+def test_of_numbers_the_error_is_shown_and_no_chance(tmp_path):
+    """A density has no 0 that says anything, and no chance above one half."""
+    store = cue_store(tmp_path / "data", EPISODES, VECTOR, STEERING)
+    findings = memory_report(tmp_path / "data", tmp_path / "out")
+    assert findings.verdict == "needed"
+    assert findings.surprise > 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "a network beside itself without the past" in page  # and not beside the best that knows no past
+    for wrong in ("a chance above one half", "nats of surprise", "surprise without a memory"):
+        assert wrong not in page
+    phases = read_json(tmp_path / "out" / "findings.json")["phases"]
+    errors = [phase["error"] for phase in phases]
+    assert errors[3] == max(errors) > 0.3  # -0.8 or 0.8 at step 6 of 8, and nothing tells which
+    assert phases[3]["gain_of_frames"] > 0.3
+    found = evidence.gather(store, tmp_path / "out" / "work", seed=0)
+    assert [len(axes.lines) for axes in along_the_episode(found).axes] == [1]
+    (bars,) = gains(findings).axes
+    assert len(bars.patches) == 2  # and none of all surprise there is
+
+
+def test_parts_of_an_episode_without_a_step_are_not_drawn(made):
+    store, out, _ = made
+    axes = along_the_episode(evidence.gather(store, out / "work", seed=0)).axes[0]
+    assert [len(line.get_xdata()) for line in axes.lines] == 3 * [8]  # steps, not 20 parts

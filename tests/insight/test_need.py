@@ -6,10 +6,11 @@ import torch
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.insight import need, steps
-from attentiontuner.insight.need import Need, find_need
+from attentiontuner.insight.need import Need, above_usual, find_need
+from attentiontuner.insight.readings import squashed
 from attentiontuner.models.actions import ActionHead, action_head
 from attentiontuner.spaces import ActionSpec
-from tests.insight.cues import BOTH, FORK_AT, GRID, IMAGE, STEPS, TWO_CHOICES, VECTOR, cue_store
+from tests.insight.cues import BOTH, FORK_AT, GRID, IMAGE, STEERING, STEPS, TWO_CHOICES, VECTOR, cue_store
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +114,19 @@ def test_an_entropy_without_a_closed_form_is_drawn(spec):
     assert closed.shape == (300,)
     assert abs(float((closed - drawn).mean())) < 0.05
     assert torch.equal(drawn, ActionHead.entropy(head, logits))
+
+
+def test_where_actions_are_numbers_need_is_above_what_is_usual(tmp_path):
+    """Their entropy is that of a density: of either sign, and another one in other units."""
+    narrow = ActionSpec.box([-1e-2], [1e-2])
+    for name, actions in (("wide", STEERING), ("narrow", narrow)):
+        found = find_need(cue_store(tmp_path / name, actions=actions, scale=1 if actions == STEERING else 1e-2))
+        needed = squashed(found.entropy).reshape(-1, STEPS)
+        assert found.entropy.min() == 0
+        assert needed[:, FORK_AT].mean() > 0.7 > 0.1 > np.delete(needed, FORK_AT, 1).mean()
+
+
+def test_what_is_usual_is_nothing_where_actions_are_choices():
+    entropy = np.array([0.1, 0.5, 0.7, 0.7], np.float32)
+    assert np.array_equal(above_usual(entropy, numbers=False), entropy)
+    assert above_usual(entropy - 3, numbers=True) == pytest.approx([0, 0, 0.1, 0.1], abs=1e-6)

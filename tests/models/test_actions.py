@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import attentiontuner.models.actions as actions_of_heads
 from attentiontuner.core.errors import UserError
 from attentiontuner.data.batch import Batch
 from attentiontuner.data.dataset import DemoData
-from attentiontuner.models.actions import BOX_HEADS, FARTHEST, MODES, BoxHead, action_head
+from attentiontuner.models.actions import BOX_HEADS, FARTHEST, MODES, NARROWEST, ActionHead, BoxHead, action_head
 from attentiontuner.models.sizes import RecallConfig, TransformerConfig
 from attentiontuner.spaces import ActionSpec
 from tests.models.test_transformer import VECTOR, packed_demos
@@ -212,6 +213,24 @@ def first_action(name: str, given: torch.Tensor) -> torch.Tensor:
 def one_step(batch: Batch, step: int) -> Batch:
     """A batch of one step alone."""
     return replace(batch, actions=batch.actions[[step]], time=batch.time[[step]], slot=batch.slot[[step]])
+
+
+def test_the_entropy_of_a_mixture_is_hardly_drawn():
+    """Drawn likelihoods alone are off by 0.36 nats here, more than most steps of a data set differ by."""
+    head = action_head(ActionSpec.box([-90.0] * 3, [90.0] * 3))
+    head.fit([np.random.default_rng(0).normal(0, 2, (500, 3))])
+    mixtures = torch.randn(200, head.width, generator=torch.Generator().manual_seed(1))
+    found = head.entropy(mixtures)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(actions_of_heads, "DRAWN", 1500)
+        true = ActionHead.entropy(head, mixtures)
+    assert float((found - true).std()) < 0.15
+    assert abs(float((found - true).mean())) < 0.06
+    one = mixtures.clone()
+    one[:, 0] += 60  # a single mode: nothing is drawn
+    widths = F.softplus(one[:, 4 * MODES : 4 * MODES + 3]) + NARROWEST
+    closed = (widths * head.spread).log().sum(1) + 1.5 * np.log(2 * np.pi * np.e)
+    assert torch.allclose(head.entropy(one), closed, atol=1e-4)
 
 
 def test_drawn_numbers_follow_the_mixture():

@@ -25,7 +25,7 @@ from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.explaining import Thing, explain
-from attentiontuner.insight.need import Judges
+from attentiontuner.insight.need import Judges, above_usual, usual
 from attentiontuner.insight.past import with_whole_past
 from attentiontuner.insight.places import Place
 from attentiontuner.insight.questions import Questions, in_question
@@ -39,7 +39,7 @@ FEWEST = 8
 MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 """Steps, and distinct images among them, that are looked at, about."""
 
-VERSION = 3
+VERSION = 4
 """Of the files; those of another are computed again."""
 
 STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
@@ -53,7 +53,8 @@ class Evidence:
 
     Attributes:
         episodes: `[N]` their numbers in the data set. lengths: `[N]` their steps.
-        entropy, surprise: `[S]` of the policy without a memory, in nats.
+        entropy, surprise: `[S]` of the policy without a memory, in nats above what is usual.
+        error: `[S]` how far its best action is from the expert's (`ActionHead.error`).
         asked: the steps in question, with its answers.
         things: what they recall.
         past: `[S]` nats that every step gains by the whole past.
@@ -63,9 +64,15 @@ class Evidence:
     lengths: Integers
     entropy: Floats
     surprise: Floats
+    error: Floats
     asked: Questions
     things: list[Thing]
     past: Floats
+
+    @property
+    def numbers(self) -> bool:
+        """Whether actions are numbers."""
+        return self.asked.numbers
 
     @property
     def owner(self) -> Integers:
@@ -84,6 +91,15 @@ class Evidence:
         for thing in self.things:
             gains[self.asked.step] += thing.gain
         return gains
+
+    @property
+    def shown(self) -> tuple[Floats, Floats, Floats]:
+        """What is shown of every step `[S]`: surprise without a memory, with the frames found, with the whole past, in
+        nats. Of numbers that is a density, of which 0 says nothing: their error without a memory, in their units, and
+        the nats that the frames found and the whole past gain."""
+        if self.numbers:
+            return self.error, self.recalled, self.past
+        return self.surprise, self.surprise - self.recalled, self.surprise - self.past
 
 
 def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | str = "cpu") -> Evidence:
@@ -108,9 +124,10 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
     found = _kept(work / "alone.safetensors", alone, seed)
     head = _head(store, data)
     numbers = store.actions.kind == "box"
+    error = head.error(torch.from_numpy(found["answers"]).to(data.device), data.actions).cpu().numpy()
     time = np.arange(len(data)) - np.repeat(data.packed.starts, data.packed.lengths)
     step = in_question(found["entropy"], time, numbers)
-    asked = Questions.of(data, head, step, found["answers"][step])
+    asked = Questions.of(data, head, step, found["answers"][step], usual(found["surprise"], numbers))
 
     def frames() -> dict[str, NDArray[Any]]:
         label = f"frames of {store.task}"
@@ -123,7 +140,9 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
 
     things = _unpacked(_kept(work / "frames.safetensors", frames, seed))
     gain = _kept(work / "past.safetensors", past, seed)["gain"]
-    return Evidence(episodes, store.lengths[episodes], found["entropy"], found["surprise"], asked, things, gain)
+    entropy, surprise = (above_usual(found[name], numbers) for name in ("entropy", "surprise"))
+    lengths = store.lengths[episodes]
+    return Evidence(episodes, lengths, entropy, surprise, error, asked, things, gain)
 
 
 def _head(store: DemoStore, data: StepData) -> ActionHead:

@@ -73,12 +73,12 @@ def explain(
     with progress(label, most * FOLDS * looks.PASSES) as bar:
         while len(things) < most:
             thing = _one_thing(asked, fold, views, observation, actions, seed + 10 * len(things), bar)
-            before = -asked.log_likelihood(asked.base).sum()
-            if not beyond_chance(by_episode(thing.gain, asked.episode, episodes), float(before) / episodes):
+            before = asked.to_gain()
+            if not beyond_chance(by_episode(thing.gain, asked.episode, episodes), before / episodes):
                 break
             things.append(thing)
             asked = asked.knowing(torch.from_numpy(thing.known).to(asked.base.device))
-            if -float(asked.log_likelihood(asked.base).sum()) < (1 - ALL) * float(before):
+            if asked.to_gain() < (1 - ALL) * before:
                 break
         bar.advance(bar.total - bar.done)
     return things

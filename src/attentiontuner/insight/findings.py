@@ -29,6 +29,9 @@ memory is needed."""
 DECIDING = 0.2
 """A step recalls something where its action becomes surer, or likelier, by this share of the mean gain."""
 
+MOST_TIMES = 100
+"""How many times as likely something is, in words: beyond that it says nothing."""
+
 LEFT = 0.25
 """The share of the surprise from which on what nothing found tells is spoken of."""
 
@@ -54,9 +57,11 @@ class Findings:
     Attributes:
         verdict, headline, reasons: in words.
         frames, past: gain by the frames found, and by the whole past.
-        surprise: nats an episode of the policy without a memory.
-        phases: for each phase of the episode: steps, how many of them recall something, and the mean surprise of a step
-            without a memory, with the frames found, with the whole past.
+        numbers: whether actions are numbers.
+        surprise: nats an episode of the policy without a memory, above what is usual.
+        error: the mean error of a step without a memory.
+        phases: for each phase of the episode: steps, how many of them recall something, and the mean of what is `shown`
+            of a step.
         suggestions: by place of the episode.
         things: how many things are recalled in an episode, by how many episodes do so.
         recommended: demonstrations to annotate first.
@@ -67,7 +72,9 @@ class Findings:
     reasons: tuple[str, ...]
     frames: Gain
     past: Gain
+    numbers: bool
     surprise: float
+    error: float
     phases: tuple[tuple[int, int, float, float, float], ...]
     suggestions: dict[int, list[Suggestion]]
     things: dict[int, int]
@@ -93,7 +100,7 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     surprise = by_episode(evidence.surprise, owner, number)
     frames, past = (by_episode(gain, owner, number) for gain in (evidence.recalled, evidence.past))
     by_past = beyond_chance(past, float(surprise.mean()))
-    unsure = actions.kind != "box" and float(evidence.entropy.mean()) >= UNSURE
+    unsure = not evidence.numbers and float(evidence.entropy.mean()) >= UNSURE
     verdict: Verdict = "needed" if evidence.things or by_past else "unclear" if unsure else "not needed"
     suggestions = _suggestions(evidence, actions, by_past) if verdict != "not needed" else {}
     phases = _phases(evidence, suggestions)
@@ -104,7 +111,8 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     headline, reasons = _words(evidence, verdict, gains, together, len(recommended), suggestions)
     mean = float(surprise.mean())
     found = dict(sorted(things.items()))
-    return Findings(verdict, headline, reasons, *gains, mean, phases, suggestions, found, recommended)
+    numbers, error = evidence.numbers, float(evidence.error.mean())
+    return Findings(verdict, headline, reasons, *gains, numbers, mean, error, phases, suggestions, found, recommended)
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
@@ -138,7 +146,7 @@ def _suggestions(evidence: Evidence, actions: ActionSpec, by_past: bool) -> dict
             if p >= 0 and all(each.p != p for each in own if each.q == q):
                 reason = _reason(actions, action, chance, p, float(thing.gain[row]))
                 own.append(Suggestion(q, p, float(thing.share[row]), float(thing.gain[row]), reason))
-            if actions.kind != "box":
+            if not evidence.numbers:
                 chance = min(1.0, chance * math.exp(min(float(thing.gain[row]), 50)))
         if not evidence.things:
             own.append(Suggestion(q, None, 0.0, 0.0, _no_frame(actions, action, chance, by_past)))
@@ -155,7 +163,8 @@ def _percent(chance: float) -> str:
 
 def _reason(actions: ActionSpec, action: str, chance: float, p: int, gain: float) -> str:
     if actions.kind == "box":
-        return f"with step {p} in view what the expert did is {math.exp(min(gain, 50)):.1f} times as likely"
+        times = f"{math.exp(gain):.1f}" if gain < math.log(MOST_TIMES) else f"over {MOST_TIMES}"
+        return f"with step {p} in view what the expert did is {times} times as likely"
     after = _percent(min(1.0, chance * math.exp(min(gain, 50))))
     return f"what is in view gives {action} a chance of {_percent(chance)}; with step {p} in mind it is {after}"
 
@@ -185,9 +194,7 @@ def _phases(
         deciding[[starts[place] + each.q for each in own]] = True
     for number in range(len(PHASES)):
         there = phase == number
-        surprise = evidence.surprise[there]
-        means = [surprise, surprise - evidence.recalled[there], surprise - evidence.past[there]]
-        without, frames, past = (float(each.mean()) if there.any() else 0.0 for each in means)
+        without, frames, past = (float(each[there].mean()) if there.any() else 0.0 for each in evidence.shown)
         rows.append((int(there.sum()), int(deciding[there].sum()), without, frames, past))
     return tuple(rows)
 
@@ -271,6 +278,12 @@ def _words(
     alone = f"A policy that sees only the present gives the expert's action a chance above one half at {share:.1f} % of"
     alone += " all steps, in demonstrations it was not trained on."
     no_gain = "Neither earlier frames nor the whole past make the expert's actions likelier, beyond chance."
+    if evidence.numbers:
+        alone = (
+            f"A policy that sees only the present is {evidence.error.mean():.3f} off the expert's action on average, "
+            f"at half of all steps less than {np.median(evidence.error):.3f}, in demonstrations it was not trained on. "
+            "(The mean distance of an action's numbers from the expert's, in their units.)"
+        )
     if verdict == "not needed":
         caution = "Where actions are numbers, or are drawn at random, what is left is taken for chance."
         return "Memory is not your problem.", (alone, no_gain, caution)
@@ -284,10 +297,10 @@ def _words(
         )
     said = [alone]
     if evidence.things:
+        of_all = "" if evidence.numbers else f", of {surprise:.2f} nats of surprise without it"
         said.append(
             f"{counted(steps, 'step', form=',')} of {total:,} recall something. What they recall makes the expert's "
-            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f}), of {surprise:.2f} "
-            "nats of surprise without it."
+            f"actions likelier by {frames.mean:.2f} nats a demonstration (± {2 * frames.error:.2f}){of_all}."
         )
         said += [f"Recalled is {thing_words(thing)}." for thing in evidence.things]
     left = surprise - frames.mean
@@ -296,9 +309,14 @@ def _words(
             f"The whole past gains {past.mean:.2f} nats a demonstration, more than any single frame tells: several "
             "things may be recalled together, such as how many there were, or in which order."
         )
-    elif evidence.things and left > LEFT * surprise:
+    elif evidence.things and not evidence.numbers and left > LEFT * surprise:
         said.append(
             f"{left:.2f} nats a demonstration are told by nothing that was found: chance, or a memory of several "
             "things together."
+        )
+    if evidence.numbers:
+        said.append(
+            "Where actions are numbers a gain is that of a network beside itself without the past. It may learn from "
+            "the past what the present tells too: compare with what you know of the task."
         )
     return f"A memory is needed. Annotate these {counted(count, 'demonstration')} first.", tuple(said)

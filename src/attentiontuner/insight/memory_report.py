@@ -25,6 +25,9 @@ from attentiontuner.insight.report_page import report_page
 COUNT = 20
 """Demonstrations that are recommended."""
 
+ERROR_AND_GAINS = ("error", "gain_of_frames", "gain_of_whole_past")
+"""What is told of a phase where actions are numbers."""
+
 RESULTS = ("index.html", RECOMMENDED, PAIRS, "findings.json")
 
 
@@ -85,7 +88,8 @@ def _numbers(store: DemoStore, evidence: Evidence, findings: Findings) -> dict[s
         name: {"nats": round(gain.mean, 5), "standard_error": round(gain.error, 5)}
         for name, gain in (("frames", findings.frames), ("whole_past", findings.past))
     }
-    columns = ("steps", "need_a_memory", "surprise", "surprise_with_frames", "surprise_with_whole_past")
+    shown = ("surprise", "surprise_with_frames", "surprise_with_whole_past")
+    columns = ("steps", "need_a_memory", *(ERROR_AND_GAINS if findings.numbers else shown))
     phases = [
         {"phase": name, **{column: round(value, 5) for column, value in zip(columns, row, strict=True)}}
         for name, row in zip(PHASES, findings.phases, strict=True)
@@ -98,6 +102,7 @@ def _numbers(store: DemoStore, evidence: Evidence, findings: Findings) -> dict[s
         "demonstrations": len(evidence.episodes),
         "steps": int(evidence.lengths.sum()),
         "surprise": round(findings.surprise, 5),
+        **({"error": round(findings.error, 5)} if findings.numbers else {}),
         "gains": gains,
         "found_by": found_by,
         "things": {str(number): episodes for number, episodes in findings.things.items()},

@@ -38,6 +38,9 @@ UPDATES = 30
 JUDGED = 4096
 """Steps that are judged at once; fewer where they see large images."""
 
+USUAL = 0.5
+"""Where actions are numbers, the quantile of the steps that is usual."""
+
 
 @dataclass(frozen=True)
 class Need:
@@ -45,7 +48,7 @@ class Need:
     (there is only one), by a policy that knows it.
 
     Attributes:
-        entropy: float32 `[ΣT]` in nats, of the action under the policy without a memory.
+        entropy: float32 `[ΣT]` in nats, of the action under the policy without a memory, `above_usual`: 0 or more.
         surprise: float32 `[ΣT]` in nats, the negative log-likelihood of the expert's action under it.
         lengths: `[N]` steps of each episode.
     """
@@ -79,6 +82,18 @@ class Need:
             raise UserError(f"{path} holds no need of steps: {problem}") from error
 
 
+def usual(nats: NDArray[np.float32], numbers: bool) -> float:
+    """What steps of this entropy or surprise `[S]` have that need no memory: nothing where actions are choices. Of
+    numbers these are of a density: their 0 says nothing, it moves with the units, and nobody repeats a number exactly.
+    There it is what half of the steps do not reach."""
+    return float(np.quantile(nats, USUAL)) if numbers else 0.0
+
+
+def above_usual(nats: NDArray[np.float32], numbers: bool) -> NDArray[np.float32]:
+    """By how much each step's entropy or surprise `[S]` is more than is usual; 0 where it is less."""
+    return np.asarray(np.maximum(nats - np.float32(usual(nats, numbers)), np.float32(0)))
+
+
 def find_need(
     store: DemoStore, episodes: Integers | None = None, *, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Need:
@@ -96,7 +111,7 @@ def find_need(
     for places in blocks(store, episodes):
         data = StepData(store.annotated_by(None).read_packed(episodes[places]), torch.device(device))
         found[:, spans(starts[places], lengths[places])] = judges.judge(data, places)
-    return Need(found[0], found[1], lengths)
+    return Need(above_usual(found[0], store.actions.kind == "box"), found[1], lengths)
 
 
 @dataclass(frozen=True)

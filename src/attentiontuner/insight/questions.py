@@ -11,15 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentiontuner.insight.need import above_usual
 from attentiontuner.insight.steps import Integers, StepData
 from attentiontuner.models.actions import ActionHead
 
 COVERED = 0.97
 """The share of all need that the steps in question have."""
 
-LITTLE, LITTLE_NUMBERS = 0.1, 0.3
+LITTLE, LITTLE_NUMBERS = 0.1, 0.05
 """But none whose need is less than this share of that of the neediest, who have half of it all; the second where
-actions are numbers, of which no policy is ever sure."""
+actions are numbers: there the first step of a movement needs far more than those after it, whose action before tells
+most."""
 
 MOST = 6000
 """Steps in question, at most."""
@@ -29,9 +31,6 @@ FEWEST = 40
 
 NO_FRAME = 0.05
 """The chance that no frame tells anything, at least: a frame that misleads then does little harm."""
-
-BASE_NEED = 0.5
-"""Where actions are numbers, need counts from this quantile on: nobody repeats a number exactly."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class Questions:
         step: `[Q]` their numbers among all steps, in order.
         base: `[Q, P]` what is known of their actions so far: at first, what a policy without a memory answers.
         episode, time: `[Q]` the place of their episode, and their number in it.
+        usual: nats of surprise that a step has which needs no memory.
     """
 
     data: StepData
@@ -52,13 +52,16 @@ class Questions:
     base: Tensor
     episode: Integers
     time: Integers
+    usual: float
 
     @classmethod
-    def of(cls, data: StepData, head: ActionHead, step: Integers, base: NDArray[np.float32]) -> "Questions":
+    def of(
+        cls, data: StepData, head: ActionHead, step: Integers, base: NDArray[np.float32], usual: float
+    ) -> "Questions":
         """The steps of these numbers, with the distributions `[Q, P]` of their actions."""
         episode = np.searchsorted(data.packed.starts, step, side="right") - 1
         answers = torch.from_numpy(base).to(data.device)
-        return cls(data, head, step, answers, episode, step - data.packed.starts[episode])
+        return cls(data, head, step, answers, episode, step - data.packed.starts[episode], usual)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -103,6 +106,10 @@ class Questions:
         """Of the expert's actions, `[Q]`."""
         return -self.head.negative_log_likelihood(distribution, self.actions)
 
+    def to_gain(self) -> float:
+        """Nats of their surprise above what is usual, of all together."""
+        return float((-self.log_likelihood(self.base) - self.usual).clamp(min=0).sum())
+
     def frames_at(self, time: Integers) -> Tensor:
         """Which distinct observation was seen at these times `[Q]` of their episodes; any where there is none, -1."""
         at = self.data.packed.starts[self.episode] + np.maximum(time, 0)
@@ -112,8 +119,7 @@ class Questions:
 def in_question(entropy: NDArray[np.float32], time: Integers, numbers: bool) -> Integers:
     """The steps with most of the need, in order: those of which the policy without a memory is unsure. The first step
     of an episode is none: before it nothing was seen. `numbers`: actions are numbers within bounds."""
-    need = entropy - np.quantile(entropy, BASE_NEED) if numbers else entropy
-    need = np.where(time > 0, np.maximum(need, 0), 0)
+    need = np.where(time > 0, above_usual(entropy, numbers), 0)
     order = np.argsort(-need, kind="stable")
     share = np.cumsum(need[order]) / max(need.sum(), 1e-9)
     neediest = need[order[: int(np.searchsorted(share, 0.5)) + 1]].mean()

@@ -72,8 +72,8 @@ class Readings:
 
 
 def squashed(entropy: NDArray[np.float32]) -> Floats:
-    """Need `[S]` from 0 to 1: (h / (h + mean h))². A step of much need counts hardly more than one of some: how much is
-    recalled is for the labels to say."""
+    """Need `[S]` from 0 to 1: (h / (h + mean h))², of entropy above what is usual, 0 or more. A step of much need
+    counts hardly more than one of some: how much is recalled is for the labels to say."""
     h = entropy.astype(np.float64)
     return np.asarray((h / (h + max(h.mean(), 1e-9))) ** 2)
 

@@ -46,32 +46,36 @@ def to_png(figure: Figure, dark: bool) -> bytes:
 
 
 def along_the_episode(evidence: Evidence) -> Figure:
-    """Mean surprise of a step along an episode, in parts of it: without a memory, with the frames found, with the whole
-    past."""
+    """The mean of what is `shown` of a step along an episode, in those parts of it that have steps: without a memory,
+    with the frames found, with the whole past. Where actions are numbers, their error without a memory."""
     part = BINS * evidence.time // np.repeat(evidence.lengths, evidence.lengths)
-    count = np.bincount(part, minlength=BINS).clip(1)
+    count = np.bincount(part, minlength=BINS)
+    there = np.flatnonzero(count)  # of episodes shorter than that some parts have no step
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     axes = figure.subplots()
-    gains = (np.zeros_like(evidence.surprise), evidence.recalled, evidence.past)
-    for (label, colour, style), gain in zip(LINES, gains, strict=True):
-        means = np.bincount(part, evidence.surprise - gain, minlength=BINS) / count
-        axes.plot((np.arange(BINS) + 0.5) * 100 / BINS, means, color=colour, linestyle=style, label=label, linewidth=2)
-    axes.set(xlabel="how far into the episode, %", ylabel="surprise a step (nats)", xlim=(0, 100))
+    lines = list(zip(LINES, evidence.shown, strict=True))
+    for (label, colour, style), values in lines[:1] if evidence.numbers else lines:
+        means = (np.bincount(part, values, minlength=BINS) / count.clip(1))[there]
+        axes.plot((there + 0.5) * 100 / BINS, means, color=colour, linestyle=style, label=label, linewidth=2)
+    what = "error (the actions' units)" if evidence.numbers else "surprise a step (nats)"
+    axes.set(xlabel="how far into the episode, %", ylabel=what, xlim=(0, 100))
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
 def gains(findings: Findings) -> Figure:
-    """What is gained an episode, with two standard errors, beside all surprise there is without a memory."""
-    figure = Figure(figsize=(7.2, 1.9), layout="constrained")
+    """What is gained an episode, with two standard errors, beside all surprise there is without a memory; where actions
+    are numbers there is no such thing."""
+    figure = Figure(figsize=(7.2, 1.5 if findings.numbers else 1.9), layout="constrained")
     axes = figure.subplots()
     rows = (
         (findings.surprise, 0.0),
         (findings.frames.mean, findings.frames.error),
         (findings.past.mean, findings.past.error),
     )
-    for place, ((_, colour, _), (value, error)) in enumerate(zip(LINES, rows, strict=True)):
+    bars = list(zip(LINES, rows, strict=True))[findings.numbers :]
+    for place, ((_, colour, _), (value, error)) in enumerate(bars):
         axes.barh(place, value, 0.6, color=colour, xerr=2 * error if error else None, ecolor="#888888", capsize=3)
         axes.text(max(value + 2 * error, 0), place, f"  {value:.2f}", va="center", fontsize=9)
     names = [
@@ -79,7 +83,7 @@ def gains(findings: Findings) -> Figure:
         "gained by the frames found",
         "gained by the whole past",
     ]
-    axes.set_yticks(range(3), names, fontsize=9)
+    axes.set_yticks(range(len(bars)), names[findings.numbers :], fontsize=9)
     axes.invert_yaxis()
     axes.set_xlabel("nats a demonstration")
     axes.margins(x=0.12)

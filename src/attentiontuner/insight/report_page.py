@@ -102,6 +102,12 @@ def _gains(evidence: Evidence, findings: Findings) -> str:
         "a chance of one half, 2.3 of a tenth. What the past takes away of it, in demonstrations that nothing was "
         "learned from, is what a memory is worth."
     )
+    if evidence.numbers:
+        text = (
+            "Of numbers only differences of likelihood say something: 0 nats is the same network without the past, "
+            "each nat more makes what the expert did 2.7 times as likely, in demonstrations that nothing was learned "
+            "from."
+        )
     caption = (
         "Bars: mean over demonstrations; thin lines: two standard errors. A gain whose line touches 0 may be chance."
     )
@@ -118,21 +124,23 @@ def _when(evidence: Evidence, findings: Findings) -> str:
         (name, f"{steps:,}", f"{deciding:,}", f"{without:.3f}", f"{frames:.3f}", f"{past:.3f}")
         for name, (steps, deciding, without, frames, past) in zip(PHASES, findings.phases, strict=True)
     ]
-    head = (
-        "phase of the episode",
-        "steps",
-        "need a memory",
-        "surprise without a memory",
-        "with the frames found",
-        "with the whole past",
-    )
+    shown = ("surprise without a memory", "with the frames found", "with the whole past")
     caption = (
         "Where the dashed line is high the present does not tell what to do; where another is lower, the past does."
     )
+    text = "Surprise is in nats a step, the mean over all steps of the phase."
+    if evidence.numbers:
+        shown = ("error without a memory", "frames gain", "the past gains")
+        caption = "Where the line is high the present does not tell what to do, or the expert's actions vary."
+        text = (
+            "The error is the mean distance of an action's numbers from the expert's, in the actions' units: 0 is what "
+            "the expert did. Gains are in nats. All are means over the steps of the phase."
+        )
+    head = ("phase of the episode", "steps", "need a memory", *shown)
     return _section(
         "When is a memory needed?",
         _figure(figures.along_the_episode(evidence), caption),
-        _text("Surprise is in nats a step, the mean over all steps of the phase."),
+        _text(text),
         _table(head, rows),
     )
 
@@ -230,7 +238,8 @@ def _method() -> str:
         "look) or by its look, with a network that learns where to look and what that tells. A recurrent network is "
         "given the whole past. What either gains with the past hidden is not counted: that is no memory.",
         "A gain counts if it lies three standard errors above nothing, takes away a twentieth of the surprise, and is "
-        "0.02 nats a demonstration at least.",
+        "0.02 nats a demonstration at least. Where actions are numbers the surprise is counted from that of a usual "
+        "step, which half of the steps do not reach.",
         "It cannot tell chance from a memory that it did not find. Where an action hangs on a count, an order or the "
         "parity of many frames, no single frame tells anything, and only the whole past may. A frame that looks like "
         "the one recalled may be named in its place. And an expert who remembers what the present shows anyway needs "

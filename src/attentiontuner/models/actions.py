@@ -102,6 +102,11 @@ class ActionHead(nn.Module, ABC):
         return torch.stack([self.negative_log_likelihood(distribution, actions) for actions in drawn]).mean(0)
 
     @abstractmethod
+    def error(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        """How far the best action is from the present one `[S, …]`: of choices 1 where it is another one, of numbers
+        their mean distance, in their units. `[S]`, float32."""
+
+    @abstractmethod
     def measure(self, distribution: Tensor, actions: Tensor) -> Tensor:
         """The `measures` of the present actions `[S, …]`: `[S, measures]`."""
 
@@ -152,6 +157,9 @@ class DiscreteHead(ActionHead):
     def entropy(self, distribution: Tensor) -> Tensor:
         logs = [part.log_softmax(-1) for part in distribution.float().split(self.sizes, -1)]
         return -torch.stack([(part.exp() * part).sum(-1) for part in logs]).sum(0)
+
+    def error(self, distribution: Tensor, actions: Tensor) -> Tensor:
+        return 1 - self.measure(distribution, actions)[:, 0].float()
 
     def measure(self, distribution: Tensor, actions: Tensor) -> Tensor:
         """Whether the likeliest action is the given one, with all its choices."""
@@ -219,8 +227,7 @@ class BoxHead(ActionHead, Exact):
         actions, there = batch.coming(self.chunk)
         return self._standard(actions), there[..., None]
 
-    def _error(self, distribution: Tensor, actions: Tensor) -> Tensor:
-        """Mean distance of the present actions' numbers from those of the best action, in their units: `[S]`."""
+    def error(self, distribution: Tensor, actions: Tensor) -> Tensor:
         return (self.choose(distribution) - actions).abs().flatten(1).mean(1)
 
 
@@ -259,6 +266,24 @@ class MixtureHead(BoxHead):
         density = self._log_density(distribution, standard, torch.ones_like(standard[..., :1]))
         return self.spread.log().sum() - density
 
+    def entropy(self, distribution: Tensor) -> Tensor:
+        """Of the present action, in its units. All but how far the modes lie apart has a closed form: only what an
+        action leaves open about its mode is the mean of a few that are drawn. Without that the mean of their
+        likelihoods is off by 0.3 nats where three numbers are drawn, more than most steps differ by."""
+        weights, means, widths = self._modes(distribution)
+        means, widths = means[:, :, 0], widths[:, :, 0]
+        within = self.spread.log().sum() + (widths.log() + math.log(2 * math.pi * math.e) / 2).sum(2)
+        generator = torch.Generator().manual_seed(0)  # on the CPU, as where actions are drawn
+        open_ = torch.zeros_like(weights[:, 0])
+        for _ in range(DRAWN):
+            mode = _draw(weights, 1.0, generator)[:, None, None].expand(-1, 1, means.shape[2])
+            noise = torch.randn((len(means), 1, means.shape[2]), generator=generator).to(means.device)
+            drawn = means.gather(1, mode) + noise * widths.gather(1, mode)
+            log_density = weights - (((drawn - means) / widths) ** 2 / 2 + widths.log()).sum(2)
+            posterior = log_density.log_softmax(1)
+            open_ = open_ - (posterior.exp() * posterior).sum(1) / DRAWN
+        return (weights.exp() * (within - weights)).sum(1) - open_
+
     def plan(self, distribution: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
         weights, means, widths = self._modes(distribution)
         mode = _draw(weights, temperature, generator) if temperature > 0 else weights.argmax(-1)
@@ -272,7 +297,7 @@ class MixtureHead(BoxHead):
     def measure(self, distribution: Tensor, actions: Tensor) -> Tensor:
         """The log-likelihood a number, in the numbers' units, and how far they are from those of the best action."""
         likelihood = -self.negative_log_likelihood(distribution, actions) / self.spec.count
-        return torch.stack([likelihood, self._error(distribution, actions)], 1)
+        return torch.stack([likelihood, self.error(distribution, actions)], 1)
 
 
 class DistanceHead(BoxHead):
@@ -303,7 +328,7 @@ class DistanceHead(BoxHead):
         return self._actions(self._means(distribution))
 
     def measure(self, distribution: Tensor, actions: Tensor) -> Tensor:
-        return self._error(distribution, actions)[:, None]
+        return self.error(distribution, actions)[:, None]
 
 
 BOX_HEADS: dict[str, type[BoxHead]] = {"gmm": MixtureHead, "l1": DistanceHead}
