@@ -56,8 +56,8 @@ class MikasaBlinkCountExpert:
     each press, and then the black one.
 
     At every step under the green light it recalls the steps at which the lamp was lit, three for each time, and those
-    at which the button went down, once each: whether something is left to press depends on all of them. It sees only
-    the observations; `env` is ignored.
+    before it at which the button went down, once each: whether something is left to press depends on all of them. It
+    sees only the observations; `env` is ignored.
     """
 
     def __init__(self, env: object = None) -> None:
@@ -70,6 +70,7 @@ class MikasaBlinkCountExpert:
         self._step += 1
         if observation[LIT]:
             self._lit.append(self._step)
+        recalled = (*self._lit, *self._presses)  # a press at this very step is seen, not recalled
         if observation[PRESSED]:
             self._presses.append(self._step)
             self._rising = True
@@ -81,7 +82,7 @@ class MikasaBlinkCountExpert:
         x, y = observation[RED if len(self._presses) < blinks else BLACK][:2]
         over = np.hypot(x - tip[0], y - tip[1]) < NEAR
         place = (tip[0], tip[1], HIGH) if self._rising else (x, y, LOW if over else HIGH)
-        return Decision(towards(np.array(place), observation), (*self._lit, *self._presses))
+        return Decision(towards(np.array(place), observation), recalled)
 
 
 def towards(place: NDArray[Any], observation: NDArray[Any]) -> NDArray[np.float32]:
