@@ -191,18 +191,19 @@ def test_robots_are_compared_with_networks_that_see_the_present_alone_and_that_h
     assert replace(pairs.model, whole=None) == replace(no_pairs.model, whole=None)
     assert (no_pairs.model.past, present.model.past) == (True, False)
     assert not any(config.model.last_action or config.model.products for config in (pairs, no_pairs, present))
-    (products,) = expand(get_recipe("robots"), only=["remember-reach", "few-300-products"], seeds=[1])
-    assert cell_config(products).model == replace(pairs.model, products=True)
+    now = expand(get_recipe("robots"), only=["remember-reach", "few-300-products"], seeds=[1])
+    assert [cell.method for cell in now] == ["recall", "recall-vanilla"]
+    for cell, before in zip(now, (pairs, no_pairs), strict=True):
+        assert cell_config(cell).model == replace(before.model, products=True)
 
 
 def test_a_camera_sees_the_same_tasks_with_the_recipe_of_images():
     cells = expand(get_recipe("robots-camera"))
     assert {cell.task for cell in cells} == {"remember-reach", "remember-colour", "blink-count"}
     assert [(cell.method, cell.condition) for cell in cells[::3]] == [
-        *(("recall", "camera-300-products"), ("recall", "camera-300")),
-        *(("recall-vanilla", "camera-300"), ("recall-vanilla", "camera-300-no-memory")),
+        *(("recall", "camera-300"), ("recall-vanilla", "camera-300"), ("recall-vanilla", "camera-300-no-memory")),
     ]
-    assert all(cell_config(cell).model.products is cell.condition.endswith("products") for cell in cells)
+    assert all(cell_config(cell).model.products for cell in cells)
     for cell in cells:
         config = cell_config(cell)
         assert (cell.folder, cell.settings["cameras"], cell.seed) == ("robots-camera", CAMERA_PIXELS, 1)

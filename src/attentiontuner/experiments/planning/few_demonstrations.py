@@ -52,9 +52,9 @@ MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
 NO_PRODUCTS: Mapping[str, Any] = {"products": False}
-BESIDE, PRODUCTS = "Recall heads, no products", "-products"
-"""Title of recall networks that lay recalled vectors beside the one in view and look nothing up in it, and end of the
-condition's name of those that do."""
+BESIDE, PRODUCTS = ", no products", "-products"
+"""End of the title of recall networks that lay recalled vectors beside the one in view and look nothing up in it, and
+end of the condition's name of those that do."""
 
 PAPERS_TUNER = "AttentionTuner (paper)"
 """Title where it stands beside what the package uses unless told otherwise."""
@@ -103,15 +103,17 @@ def benchmark_stages(*groups: Sequence[str]) -> list[Stage]:
 
 
 def robot_columns() -> list[Column]:
-    """A line for the network that sees the present alone (which can but guess: a mixture), for the one that sees
-    everything, and with pairs, all without products; and for the one with pairs and products, which came later."""
+    """A line for the network that sees the present alone (which can but guess: a mixture); then, each without products
+    and with them, for the one that sees everything and for the one that is told pairs."""
     lines = []
     for demos in ROBOT_DEMONSTRATIONS:
         alone = few(MEMORYLESS, NO_PAIRS.method, demos, PRESENT)
         lines.append(_with(alone, past=False, action_head="gmm", **NO_PRODUCTS))
-    for line in (NO_PAIRS, replace(RECALL, title=BESIDE)):
-        lines += [_with(few(line.title, line.method, demos), **NO_PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
-    return lines + [few(RECALL.title, RECALL.method, demos, PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
+    for line in (NO_PAIRS, RECALL):
+        before = [few(line.title + BESIDE, line.method, demos) for demos in ROBOT_DEMONSTRATIONS]
+        lines += [_with(column, **NO_PRODUCTS) for column in before]
+        lines += [few(line.title, line.method, demos, PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
+    return lines
 
 
 def _with(column: Column, **model: Any) -> Column:
@@ -119,25 +121,19 @@ def _with(column: Column, **model: Any) -> Column:
 
 
 def camera_columns() -> list[Column]:
-    """The lines of `robot_columns` with the most demonstrations, where a camera sees what the table shows."""
-    suffix = f", {CAMERA_DEMONSTRATIONS:,}"
-    return [
-        replace(
-            column,
-            title=column.line,
-            condition=replace(
-                column.condition,
-                name=column.condition.name.replace("few-", "camera-"),
-                settings={"cameras": CAMERA_PIXELS},
-            ),
-        )
-        for column in robot_columns()
-        if column.title.endswith(suffix)
-    ]
+    """What sees the present alone, everything, and is told pairs, as they are now, where a camera sees what the table
+    shows."""
+    alone = _with(few(MEMORYLESS, NO_PAIRS.method, CAMERA_DEMONSTRATIONS, PRESENT), past=False, action_head="gmm")
+    others = [few(line.title, line.method, CAMERA_DEMONSTRATIONS) for line in (NO_PAIRS, RECALL)]
+    return [replace(column, title=column.line, condition=_seen(column.condition)) for column in (alone, *others)]
 
 
-_ROBOT_METHODS = (("recall", PRODUCTS), ("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
-"""Lines of `robot_columns` in the order they run, with the ends of their conditions' names."""
+def _seen(condition: Condition) -> Condition:
+    return replace(condition, name=condition.name.replace("few-", "camera-"), settings={"cameras": CAMERA_PIXELS})
+
+
+_ROBOT_METHODS = tuple((method, control) for control in (PRODUCTS, "") for method in ("recall", "recall-vanilla"))
+"""Lines of `robot_columns` in the order they run, with the ends of their conditions' names; the present alone last."""
 
 
 def robot_stages() -> list[Stage]:
@@ -146,7 +142,7 @@ def robot_stages() -> list[Stage]:
         Stage(ROBOT_TASKS, (method,), (seed,), (f"few-{demos}{control}",))
         for seed in range(1, FEW_SEEDS + 1)
         for demos in reversed(ROBOT_DEMONSTRATIONS)
-        for method, control in _ROBOT_METHODS
+        for method, control in (*_ROBOT_METHODS, ("recall-vanilla", PRESENT))
     ]
 
 
@@ -154,7 +150,7 @@ def camera_stages() -> list[Stage]:
     """With pairs before without."""
     return [
         Stage(ROBOT_TASKS, (method,), (1,), (f"camera-{CAMERA_DEMONSTRATIONS}{control}",))
-        for method, control in _ROBOT_METHODS
+        for method, control in (("recall", ""), ("recall-vanilla", ""), ("recall-vanilla", PRESENT))
     ]
 
 
