@@ -14,6 +14,7 @@ from attentiontuner.experiments.reporting.tables import (
     make_table,
     page_few,
     page_memories,
+    page_seeds,
     page_table,
     result_grid,
     return_grid,
@@ -143,6 +144,20 @@ def test_memories_on_a_page_are_with_pairs_and_without(tmp_path):
     nothing = "– / – | " * 4
     assert f"| Slots | {nothing}90.0 (2) / 50.0 (2) | 90.0 (2) / 50.0 (2) | – / –" in text
     assert f"| AttentionTuner | {nothing}– / 50.0 (2) |" in text
+
+
+def test_every_seed_on_a_page_of_the_columns_and_tasks_that_have_records(tmp_path):
+    def rate(cell):
+        return {1: 0.9, 2: 0.5, 3: 1.0}[cell.seed]
+
+    def keep(cell):
+        return cell.task == "blink-count" and cell.condition == "few-300-products" and cell.method == "recall"
+
+    text = page_seeds("robots", write_all(tmp_path, ["robots"], "paper", rate, keep, epochs=2))
+    assert text.splitlines() == [
+        *("|  | Blink-count |", "| --- | --- |", "| Recall heads, 300 | 90.0, 50.0, 100.0 |", ""),
+        "Success in percent, seed by seed; 1,000 episodes a seed.",
+    ]
 
 
 def test_the_figure_of_few_has_its_own_ticks_and_one_legend(few):

@@ -51,8 +51,7 @@ MEMORY_DEMONSTRATIONS = (300, 1000)
 MEMORYLESS, PRESENT = "No memory", "-no-memory"
 """Title and end of the condition's name of a network that sees the present alone."""
 
-NO_PRODUCTS: Mapping[str, Any] = {"products": False}
-BESIDE, PRODUCTS = ", no products", "-products"
+NO_PRODUCTS, PRODUCTS = ", no products", "-products"
 """End of the title of recall networks that lay recalled vectors beside the one in view and look nothing up in it, and
 end of the condition's name of those that do."""
 
@@ -108,10 +107,10 @@ def robot_columns() -> list[Column]:
     lines = []
     for demos in ROBOT_DEMONSTRATIONS:
         alone = few(MEMORYLESS, NO_PAIRS.method, demos, PRESENT)
-        lines.append(_with(alone, past=False, action_head="gmm", **NO_PRODUCTS))
+        lines.append(_with(alone, past=False, action_head="gmm", products=False))
     for line in (NO_PAIRS, RECALL):
-        before = [few(line.title + BESIDE, line.method, demos) for demos in ROBOT_DEMONSTRATIONS]
-        lines += [_with(column, **NO_PRODUCTS) for column in before]
+        before = [few(line.title + NO_PRODUCTS, line.method, demos) for demos in ROBOT_DEMONSTRATIONS]
+        lines += [_with(column, products=False) for column in before]
         lines += [few(line.title, line.method, demos, PRODUCTS) for demos in ROBOT_DEMONSTRATIONS]
     return lines
 

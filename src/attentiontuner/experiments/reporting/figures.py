@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attentiontuner.experiments.planning.few_demonstrations import MEMORYLESS, RANDOM_PAIRS
+from attentiontuner.experiments.planning.few_demonstrations import MEMORYLESS, NO_PRODUCTS, RANDOM_PAIRS
 from attentiontuner.experiments.planning.recipe import TUNER, VANILLA, Column
 from attentiontuner.experiments.planning.recipes import method_titles
 from attentiontuner.experiments.reporting.styles import BLUE, TASKS_IN_A_ROW, VERMILION, Style, legend, plain, style_of
@@ -211,12 +211,15 @@ def few_lines(table: Table) -> Figure | None:
 
 
 def _few_looks(column: Column) -> dict[str, Any]:
-    """A line of the figure: as its method looks; a control of it dotted, thin and hollow."""
+    """A line of the figure: as its method looks; a control of it dotted, thin and hollow, an older network dashed."""
     style = style_of(column.method)
     filled = "white" if style.hollow else style.colour
     looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "mfc": filled, "clip_on": False}
+    thin = {"linewidth": 1.2, "ms": 4.5, "mfc": "white", "alpha": 0.75}
     if column.line in (RANDOM_PAIRS, MEMORYLESS):
-        return {**looks, "linestyle": ":", "linewidth": 1.2, "ms": 4.5, "mfc": "white", "alpha": 0.75}
+        return {**looks, **thin, "linestyle": ":"}
+    if column.line.endswith(NO_PRODUCTS):
+        return {**looks, **thin, "linestyle": "--"}
     return {**looks, "linestyle": style.line, "linewidth": 1.9, "ms": 5}
 
 

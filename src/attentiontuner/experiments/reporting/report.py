@@ -8,8 +8,9 @@ OUT/index.html         everything in one file; loads nothing from elsewhere
 import html
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -51,6 +52,7 @@ from attentiontuner.experiments.reporting.tables import (
     make_table,
     page_few,
     page_memories,
+    page_seeds,
     page_table,
     result_grid,
     return_grid,
@@ -61,7 +63,10 @@ from attentiontuner.experiments.reporting.value import value_grid
 from attentiontuner.tasks.task import get_task
 from attentiontuner.viz.page import data_url, page
 
-PAGE_TABLES = {"results": page_table, "few": page_few, "memories": page_memories}
+PAGE_TABLES: dict[str, Callable[[Sequence[Record], str], str]] = {
+    **{"results": page_table, "few": page_few, "memories": page_memories},
+    **{name: partial(page_seeds, name) for name in ("robots", "robots-camera", "sloppy", "sparse", "recall-ablation")},
+}
 """Tables that stand in a page, such as the README, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 SHOWN_HEADS = ("standard", "few-100")

@@ -284,6 +284,20 @@ def page_memories(records: Sequence[Record], scale: str = "paper") -> str:
     return _with_note(Grid(head, body), note, records, scale)
 
 
+def page_seeds(name: str, records: Sequence[Record], scale: str = "paper") -> str:
+    """Success of every seed of a recipe by column and task, in Markdown: for a page. What has no record yet is left
+    out."""
+    table = make_table(RECIPES[name], records, scale)
+    rows = [table.rows[task] for task in table.played]
+    body = [
+        [column.title, *(", ".join(f"{value:.1f}" for value in row[column.title].values) or NOTHING for row in rows)]
+        for column in table.recipe.columns
+        if any(row[column.title].values for row in rows)
+    ]
+    head = ["", *(get_task(task).title for task in table.played)]
+    return _with_note(Grid(head, body), "Success in percent, seed by seed", records, scale)
+
+
 def _mean(entry: Entry) -> str:
     """`99.9`, with the number of seeds where it is below the plan."""
     if not entry.values:
