@@ -1,0 +1,67 @@
+"""Corrections: what the past tells where actions are numbers, and that what the present tells is not counted."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attentiontuner.core.files import read_json
+from attentiontuner.insight import need
+from attentiontuner.insight.memory_report import memory_report
+from attentiontuner.models.actions import NARROWEST, MixtureHead, action_head
+from attentiontuner.spaces import ActionSpec
+from tests.insight.cues import IMAGE, STEERING, cue_store, reach_store
+
+EPISODES = 40
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(need, "PASSES", 5)
+
+
+def test_a_place_seen_before_is_needed_and_one_in_view_is_not(tmp_path):
+    """These policies have hardly learned: where all is in view, too, there is much that they could do better."""
+    verdicts = {}
+    for shown in (False, True):
+        reach_store(tmp_path / f"{shown}", EPISODES, shown)
+        verdicts[shown] = memory_report(tmp_path / f"{shown}", tmp_path / f"{shown}-report")
+    remembered, seen = verdicts[False], verdicts[True]
+    assert remembered.verdict == "needed"
+    assert remembered.past.errors > 5
+    assert remembered.frames.errors > 5
+    assert set(remembered.recalled_steps) == {0}, "the first of those that show the place"
+    assert seen.surprise > 1
+    assert seen.verdict == "not needed"
+    assert seen.past.mean <= 0.1
+    told = read_json(tmp_path / "True-report" / "findings.json")
+    assert told["gains"]["frames"] == {"nats": 0, "standard_error": 0}
+
+
+def test_nobody_says_that_pictures_need_no_memory(tmp_path):
+    cue_store(tmp_path / "data", 16, IMAGE, STEERING, remembered=False)
+    findings = memory_report(tmp_path / "data", tmp_path / "out")
+    assert findings.verdict == "unclear"
+    assert any("pictures" in reason for reason in findings.reasons)
+
+
+def test_an_answer_is_corrected_where_it_is_unsure():
+    head = action_head(ActionSpec.box([-1.0], [1.0]))
+    assert isinstance(head, MixtureHead)
+    head.fit([np.linspace(-1, 1, 1001, dtype=np.float32)[:, None]])
+    drawn = torch.randn(1, head.width, generator=torch.Generator().manual_seed(3))
+    at = torch.linspace(-6, 6, 4001)
+    actions = (at * head.spread + head.centre)[:, None]
+
+    def density(distribution):
+        return (-head.negative_log_likelihood(distribution.expand(len(at), -1), actions)).exp()
+
+    said, off = torch.tensor([[0.5]]), torch.tensor([0.4])
+    corrected = density(head.corrected(drawn, said, off))
+    product = density(drawn) * (-((at - 0.5) ** 2) / (2 * 0.4**2)).exp()
+    step = float(actions[1] - actions[0])
+    assert torch.allclose(corrected, product / (product.sum() * step), atol=1e-3)
+    assert torch.allclose(density(head.corrected(drawn, said, 1e3 * off)), density(drawn), atol=1e-4)
+    sharp = head.corrected(drawn, said, 1e-3 * off)  # no surer than any answer can be
+    assert float(density(sharp).max()) <= 1.01 / (NARROWEST * float(head.spread) * math.sqrt(2 * math.pi))
