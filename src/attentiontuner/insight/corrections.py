@@ -32,7 +32,7 @@ FOLDS = 4
 remembered are told from three quarters of a hundred demonstrations, not from half of them."""
 
 LEARNED = 700
-"""Questions that a correction learns from, at most, about; they are those of whole episodes."""
+"""Questions that a correction learns from, at most."""
 
 MOST_NUMBERS, TRIED = 3, 3
 """Numbers whose sums are looked at together, at most, and how many are fitted before one of them is taken."""
@@ -164,16 +164,13 @@ class Past:
 
 
 def _folds(asked: Questions, seed: int) -> Iterator[tuple[int, Integers, Integers]]:
-    """Of each fold its number, the questions learned from, which are those of as many whole episodes of others, at
-    random, as come to `LEARNED`, and the questions judged."""
+    """Of each fold its number, the questions learned from, at random of other episodes, and those judged. The policy
+    that answered the first may have seen the second: no more than how far an estimate is trusted hangs on it."""
     rng = np.random.default_rng([seed, 10])
-    count = np.bincount(asked.episode)
-    fold = rng.permutation(len(count)) % FOLDS
+    fold = (rng.permutation(int(asked.episode.max(initial=0)) + 1) % FOLDS)[asked.episode]
     for own in range(FOLDS):
-        others = rng.permutation(np.flatnonzero(fold != own))
-        chosen = others[: max(2, int((count[others].cumsum() <= LEARNED).sum()))]
-        learned = np.flatnonzero(np.isin(asked.episode, chosen))
-        judged = np.flatnonzero(fold[asked.episode] == own)
+        others, judged = np.flatnonzero(fold != own), np.flatnonzero(fold == own)
+        learned = np.sort(rng.permutation(others)[:LEARNED])
         if len(learned) and len(judged):
             yield own, learned, judged
 
