@@ -1,12 +1,16 @@
 """Corrections: what the past tells where actions are numbers, and that what the present tells is not counted."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from attentiontuner.collecting.collection import collect
 from attentiontuner.core.files import read_json
+from attentiontuner.demos import DemoStore, DemoWriter
 from attentiontuner.insight import need
 from attentiontuner.insight.memory_report import memory_report
 from attentiontuner.models.actions import NARROWEST, MixtureHead, action_head
@@ -16,11 +20,40 @@ from tests.insight.cues import IMAGE, STEERING, cue_store, reach_store
 EPISODES = 40
 
 
-@pytest.fixture(autouse=True)
+def fully_observed(store: DemoStore, path: Path) -> DemoStore:
+    """A copy of one of our robots' data sets whose observations show at every step what else has to be remembered: the
+    disc, the colour, or how many presses are left."""
+    writer = DemoWriter(path, task=store.task, observation=store.observation, actions=store.actions)
+    made = []
+    for demonstration in store.annotated_by(None):
+        seen = np.array(demonstration.observations)
+        if store.task == "remember-reach":
+            seen[:, 15:18] = seen[0, 15:18]  # that it is lit, and where
+        elif store.task == "remember-colour":
+            seen[:, 14:23] = seen[0, 14:23]
+        else:
+            seen[:, 14] = seen[:, 14].sum() - seen[:, 16].cumsum()  # blinks, and presses
+        made.append(replace(demonstration, observations=seen, episode=None))
+    writer.append(made)
+    return DemoStore.open(path)
+
+
+@pytest.fixture
 def quickly(monkeypatch):
-    monkeypatch.setattr(need, "PASSES", 5)
+    monkeypatch.setattr(need, "PASSES", 1)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("task", ["remember-reach", "remember-colour", "blink-count"])
+def test_robots_need_a_memory_and_those_that_see_everything_do_not(tmp_path, task):
+    pytest.importorskip("mujoco")
+    fully_observed(collect(task, 100, 1, tmp_path / "data", workers=1), tmp_path / "seen")
+    assert memory_report(tmp_path / "data", tmp_path / "report").verdict == "needed"
+    assert memory_report(tmp_path / "seen", tmp_path / "seen-report").verdict == "not needed"
+
+
+@pytest.mark.usefixtures("quickly")
 def test_a_place_seen_before_is_needed_and_one_in_view_is_not(tmp_path):
     """These policies have hardly learned: where all is in view, too, there is much that they could do better."""
     verdicts = {}
@@ -39,6 +72,7 @@ def test_a_place_seen_before_is_needed_and_one_in_view_is_not(tmp_path):
     assert told["gains"]["frames"] == {"nats": 0, "standard_error": 0}
 
 
+@pytest.mark.usefixtures("quickly")
 def test_nobody_says_that_pictures_need_no_memory(tmp_path):
     cue_store(tmp_path / "data", 16, IMAGE, STEERING, remembered=False)
     findings = memory_report(tmp_path / "data", tmp_path / "out")
