@@ -91,7 +91,7 @@ def test_an_answer_is_corrected_where_it_is_unsure():
     def density(distribution):
         return (-head.negative_log_likelihood(distribution.expand(len(at), -1), actions)).exp()
 
-    said, off = torch.tensor([[0.5]]), torch.tensor([0.4])
+    said, off = torch.tensor([[0.5]]), torch.tensor([[0.4]])
     corrected = density(head.corrected(drawn, said, off))
     product = density(drawn) * (-((at - 0.5) ** 2) / (2 * 0.4**2)).exp()
     step = float(actions[1] - actions[0])

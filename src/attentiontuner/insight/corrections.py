@@ -87,11 +87,15 @@ def _distance(ours: Tensor, others: Tensor) -> Tensor:
 
 
 class Correction:
-    """The likeliest one, of what is known of some questions.
+    """The likeliest one, of what is known of some questions. It trusts its estimate less where it saw nothing alike.
 
     Args:
         asked: the questions.
         groups: what is known of them, `[Q, …]` each; all groups count alike.
+
+    Attributes:
+        likelihood: the mean log of it of their actions, each told by what was learned of all other episodes.
+        left: `[Q, N]` how far off each action was then, in the head's units.
     """
 
     def __init__(self, asked: Questions, groups: Sequence[Tensor]) -> None:
@@ -109,22 +113,26 @@ class Correction:
             for noise in NOISES:
                 scale = 1 / (values.clamp(min=0) + noise)
                 weights = vectors @ (scale[:, None] * turned)
-                # How far off each action is for what was learned of all other episodes.
-                missed = [torch.linalg.solve((vectors[own] * scale) @ vectors[own].T, weights[own]) for own in blocks]
-                left = torch.cat(missed)
+                # What is left of an episode's actions where only the others are learned, and its covariance.
+                alone = [torch.linalg.inv((vectors[own] * scale) @ vectors[own].T) for own in blocks]
+                left = torch.cat([each @ weights[own] for own, each in zip(blocks, alone, strict=True)])
+                unsure = torch.cat([each.diagonal() for each in alone])[:, None]
+                typical = (left**2 / unsure).mean(0).sqrt()
                 for trust in TRUST:
-                    deviation = trust * (left**2).mean(0).sqrt()
+                    deviation = trust * typical * unsure.sqrt()
                     likelihood = float(_told(asked, _answer(asked, actions - left, deviation)).mean())
                     if likelihood > self.likelihood:
                         self.likelihood, self.left = likelihood, left
-                        self._band, self._weights, self._deviation = band, weights, deviation
+                        self._band, self._noise, self._weights, self._deviation = band, noise, weights, trust * typical
+                        self._half = vectors * scale.sqrt()
 
     def answer(self, asked: Questions, groups: Sequence[Tensor]) -> Tensor:
         """The distributions `[Q, P]` of other questions."""
         distance = sum(_distance(group, own) for group, own in zip(groups, self.groups, strict=True))
         assert isinstance(distance, Tensor)
-        estimate = self.mean + (-distance / (2 * self._band)).exp() @ self._weights
-        return _answer(asked, estimate, self._deviation)
+        near = (-distance / (2 * self._band)).exp()
+        unsure = 1 + self._noise - ((near @ self._half) ** 2).sum(1, keepdim=True)
+        return _answer(asked, self.mean + near @ self._weights, self._deviation * unsure.clamp(min=0).sqrt())
 
 
 def _answer(asked: Questions, estimate: Tensor, deviation: Tensor) -> Tensor:

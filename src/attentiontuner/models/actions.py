@@ -257,11 +257,11 @@ class MixtureHead(BoxHead):
         return (weights + (log_density * there[:, None]).sum((2, 3))).logsumexp(1)
 
     def corrected(self, distribution: Tensor, numbers: Tensor, deviation: Tensor) -> Tensor:
-        """These distributions `[S, P]` times one Gaussian each, as the network has actions: `numbers` `[S, N]` say what
-        the present action is, give or take `deviation` `[N]`. Where they know more than a mode they move it, and modes
+        """These distributions `[S, P]` times one Gaussian each, in the network's units: the numbers `[S, N]` of the
+        present action, give or take `deviation` `[S, N]`. Where they know more than a mode they move it, and modes
         that they speak against lose their weight; one that is sure already stays as it is. The chunk has one action."""
         weights, means, widths = self._modes(distribution)
-        means, variance, noise = means[:, :, 0], widths[:, :, 0] ** 2, deviation**2
+        means, variance, noise = means[:, :, 0], widths[:, :, 0] ** 2, deviation[:, None] ** 2
         both = variance + noise
         weights = weights - ((numbers[:, None] - means) ** 2 / both + both.log()).sum(2) / 2
         means = (means * noise + numbers[:, None] * variance) / both
