@@ -15,7 +15,7 @@ from attentiontuner.insight import need
 from attentiontuner.insight.memory_report import memory_report
 from attentiontuner.models.actions import NARROWEST, MixtureHead, action_head
 from attentiontuner.spaces import ActionSpec
-from tests.insight.cues import IMAGE, STEERING, cue_store, reach_store
+from tests.insight.cues import IMAGE, STEERING, VECTOR, cue_store, reach_store
 
 EPISODES = 40
 
@@ -70,6 +70,13 @@ def test_a_place_seen_before_is_needed_and_one_in_view_is_not(tmp_path):
     assert seen.past.mean <= 0.1
     told = read_json(tmp_path / "True-report" / "findings.json")
     assert told["gains"]["frames"] == {"nats": 0, "standard_error": 0}
+
+
+@pytest.mark.usefixtures("quickly")
+def test_steps_without_a_past_may_be_asked_about(tmp_path):
+    """As many steps are in question as there are, if they are few: the first ones, too, before which nothing was."""
+    cue_store(tmp_path / "data", 8, VECTOR, STEERING)
+    assert memory_report(tmp_path / "data", tmp_path / "out").verdict in ("needed", "not needed")
 
 
 @pytest.mark.usefixtures("quickly")

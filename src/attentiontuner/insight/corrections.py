@@ -67,7 +67,7 @@ class Known:
         data = asked.data
         raw = raw_numbers(data.frames, observation).double()
         seen = raw[torch.from_numpy(data.packed.frame_index).to(raw.device)]
-        seen = _scaled(seen[:, seen.std(0) > CONSTANT])
+        seen = _scaled(seen[:, _spread(seen) > CONSTANT])
         before = asked.head.show(data.before, torch.float64) * ~data.begins[:, None]
         step, start = (
             torch.from_numpy(each).to(raw.device) for each in (asked.step, data.packed.starts[asked.episode])
@@ -77,8 +77,13 @@ class Known:
         return cls(torch.cat([seen[step], before[step]], 1), _scaled(sums), seen)
 
 
+def _spread(numbers: Tensor) -> Tensor:
+    """Their standard deviation, of which there is one of one question, too: `[n, F]` → `[F]`."""
+    return ((numbers - numbers.mean(0)) ** 2).mean(0).sqrt()
+
+
 def _scaled(numbers: Tensor) -> Tensor:
-    return (numbers - numbers.mean(0)) / numbers.std(0).clamp(min=CONSTANT)
+    return (numbers - numbers.mean(0)) / _spread(numbers).clamp(min=CONSTANT)
 
 
 def _distance(ours: Tensor, others: Tensor) -> Tensor:
@@ -214,7 +219,7 @@ def _best_numbers(
     best, last, numbers = (alone, list[int]()), alone, list[int]()
     here = _distance(now, now)
     for _ in range(min(MOST_NUMBERS, then.shape[1])):
-        left = last.left / last.left.std(0).clamp(min=CONSTANT)
+        left = last.left / _spread(last.left).clamp(min=CONSTANT)
         others = [each for each in range(then.shape[1]) if each not in numbers]
         scores = []
         for each in others:
@@ -268,8 +273,8 @@ def _standing_out(asked: Questions, seen: Tensor) -> tuple[Integers, NDArray[np.
     starts = asked.data.packed.starts[asked.episode]
     for row, (start, step) in enumerate(zip(starts, asked.step, strict=True)):
         before = distance[start:step]
-        first = int(before.argmax())
-        if before[first] > CONSTANT:
+        if before.max(initial=0) > CONSTANT:
+            first = int(before.argmax())
             same = (numbers[start:step] == numbers[start + first]).all(1)
             time[row], share[row] = first, before[same].sum() / before.sum()
     return time, share
