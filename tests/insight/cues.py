@@ -96,3 +96,22 @@ def parity_store(path: Path, episodes: int, told: bool = True) -> DemoStore:
         made.append(Demonstration(shown(what, VECTOR.parts[0][1], rng), taken, seed=seed))
     writer.append(made)
     return DemoStore.open(path)
+
+
+def reach_store(path: Path, episodes: int, shown: bool = False) -> DemoStore:
+    """A data set whose finger waits until a lamp is lit, then goes to the place that it saw at the first two steps; or
+    `shown` at every step, so that there is nothing to remember. It sees where it is, the lamp, and the place."""
+    writer = DemoWriter(path, task="reach", observation=VECTOR, actions=ActionSpec.box([-1.0, -1.0], [1.0, 1.0]))
+    rng = np.random.default_rng(2)
+    made = []
+    for seed in range(episodes):
+        place, finger, wait = rng.uniform(-1, 1, 2), rng.normal(0, 0.1, 2), int(rng.integers(3, 7))
+        seen, taken = [], []
+        for step in range(wait + 5):
+            going = step >= wait
+            seen.append([*finger, going, *(place if shown or step < 2 else (0, 0))])
+            taken.append(np.clip(2 * (place * going - finger), -1, 1))
+            finger = finger + 0.3 * taken[-1] + rng.normal(0, 0.02, 2)
+        made.append(Demonstration(np.array(seen, np.float32), np.array(taken, np.float32), seed=seed))
+    writer.append(made)
+    return DemoStore.open(path)

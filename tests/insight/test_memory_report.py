@@ -239,7 +239,7 @@ def test_of_numbers_the_error_is_shown_and_no_chance(tmp_path):
     assert findings.verdict == "needed"
     assert findings.surprise > 0
     page = (tmp_path / "out" / "index.html").read_text()
-    assert "a network beside itself without the past" in page  # and not beside the best that knows no past
+    assert "beside the better of two answers from the present alone" in page
     for wrong in ("a chance above one half", "nats of surprise", "surprise without a memory"):
         assert wrong not in page
     phases = read_json(tmp_path / "out" / "findings.json")["phases"]

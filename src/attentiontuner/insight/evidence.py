@@ -24,6 +24,7 @@ from attentiontuner.core.files import read_json, reading, write_bytes, write_jso
 from attentiontuner.core.seals import check_tensors, read_tensors, seal_tensors
 from attentiontuner.core.wording import counted
 from attentiontuner.demos.store.reader import DemoStore
+from attentiontuner.insight.corrections import Known, Past, by_frames, by_sums
 from attentiontuner.insight.explaining import Thing, explain
 from attentiontuner.insight.need import Judges, above_usual, usual
 from attentiontuner.insight.past import with_whole_past
@@ -39,7 +40,7 @@ FEWEST = 8
 MOST_STEPS, MOST_IMAGES = 60_000, 6_000
 """Steps, and distinct images among them, that are looked at, about."""
 
-VERSION = 4
+VERSION = 5
 """Of the files; those of another are computed again."""
 
 STAGES = ("settings.json", "alone.safetensors", "frames.safetensors", "past.safetensors")
@@ -73,6 +74,11 @@ class Evidence:
     def numbers(self) -> bool:
         """Whether actions are numbers."""
         return self.asked.numbers
+
+    @property
+    def pictures(self) -> bool:
+        """Whether there is an image among what is seen."""
+        return "image" in self.asked.data.packed.observation.kinds
 
     @property
     def owner(self) -> Integers:
@@ -129,20 +135,48 @@ def gather(store: DemoStore, work: Path, *, seed: int, device: torch.device | st
     step = in_question(found["entropy"], time, numbers)
     asked = Questions.of(data, head, step, found["answers"][step], usual(found["surprise"], numbers))
 
+    if numbers:
+        things, gain = _numbers_tell(store, work, asked, seed)
+    else:
+        things, gain = _choices_tell(store, work, asked, found, seed)
+    entropy, surprise = (above_usual(found[name], numbers) for name in ("entropy", "surprise"))
+    lengths = store.lengths[episodes]
+    return Evidence(episodes, lengths, entropy, surprise, error, asked, things, gain)
+
+
+def _choices_tell(
+    store: DemoStore, work: Path, asked: Questions, found: dict[str, NDArray[Any]], seed: int
+) -> tuple[list[Thing], Floats]:
+    """What is recalled, and what every step gains by the whole past `[S]`, where actions are choices."""
+
     def frames() -> dict[str, NDArray[Any]]:
         label = f"frames of {store.task}"
         return _packed(explain(asked, found["fold"], store.observation, store.actions, seed=seed, label=label))
 
     def past() -> dict[str, NDArray[Any]]:
         label = f"past of {store.task}"
-        args = data, head, store.observation, found["answers"], found["fold"]
+        args = asked.data, asked.head, store.observation, found["answers"], found["fold"]
         return {"gain": with_whole_past(*args, seed=seed, label=label)}
 
     things = _unpacked(_kept(work / "frames.safetensors", frames, seed))
-    gain = _kept(work / "past.safetensors", past, seed)["gain"]
-    entropy, surprise = (above_usual(found[name], numbers) for name in ("entropy", "surprise"))
-    lengths = store.lengths[episodes]
-    return Evidence(episodes, lengths, entropy, surprise, error, asked, things, gain)
+    return things, _kept(work / "past.safetensors", past, seed)["gain"]
+
+
+def _numbers_tell(store: DemoStore, work: Path, asked: Questions, seed: int) -> tuple[list[Thing], Floats]:
+    """The same where actions are numbers; steps that are not in question gain nothing."""
+    known = Known.at(asked, store.observation)
+
+    def past() -> dict[str, NDArray[Any]]:
+        return vars(by_sums(asked, known, seed=seed, label=f"past of {store.task}"))
+
+    told = Past(**_kept(work / "past.safetensors", past, seed))
+
+    def frames() -> dict[str, NDArray[Any]]:
+        return _packed(by_frames(asked, known, told, seed=seed))
+
+    gain = np.zeros(len(asked.data), np.float32)
+    gain[asked.step] = told.gain
+    return _unpacked(_kept(work / "frames.safetensors", frames, seed)), gain
 
 
 def _head(store: DemoStore, data: StepData) -> ActionHead:

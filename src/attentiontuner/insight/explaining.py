@@ -69,9 +69,8 @@ def explain(
     views = Views(asked.data, observation, seed)
     things: list[Thing] = []
     episodes = len(fold)
-    most = 1 if asked.numbers else MOST_THINGS  # what is known of numbers is not what the next moves
-    with progress(label, most * FOLDS * looks.PASSES) as bar:
-        while len(things) < most:
+    with progress(label, MOST_THINGS * FOLDS * looks.PASSES) as bar:
+        while len(things) < MOST_THINGS:
             thing = _one_thing(asked, fold, views, observation, actions, seed + 10 * len(things), bar)
             before = asked.to_gain()
             if not beyond_chance(by_episode(thing.gain, asked.episode, episodes), before / episodes):
@@ -104,7 +103,7 @@ def _one_thing(
         held = (rng.permutation(len(fold)) % HELD == 0)[learned.episode]
         if not held.any() or held.all():
             held = np.arange(len(held)) % HELD == 0
-        place = None if asked.numbers else choose_place(views, learned, rng)
+        place = choose_place(views, learned, rng)
         if place is not None and place[1] >= TOLD * -float(learned.log_likelihood(learned.base).mean()):
             gain = 0.0
             bar.advance(looks.PASSES)
@@ -129,7 +128,7 @@ def _one_thing(
 def _by_look(looker: Looker, judged: Questions, found: bool) -> tuple[Integers, Tensor, Tensor, Tensor, Tensor]:
     """Time, share, gain, answer and what is known of these questions, by a look; no time unless it has `found` some."""
     seen, base = looker.judge(judged), judged.log_likelihood(judged.base)
-    without = seen.without if judged.numbers or seen.without.mean() > base.mean() else base
+    without = seen.without if seen.without.mean() > base.mean() else base
     time = np.where(found, seen.time.cpu().numpy(), -1)
     return time, seen.share, seen.log_likelihood - without, seen.answer, seen.known
 

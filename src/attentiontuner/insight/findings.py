@@ -100,7 +100,7 @@ def judge(evidence: Evidence, actions: ActionSpec, *, count: int) -> Findings:
     surprise = by_episode(evidence.surprise, owner, number)
     frames, past = (by_episode(gain, owner, number) for gain in (evidence.recalled, evidence.past))
     by_past = beyond_chance(past, float(surprise.mean()))
-    unsure = not evidence.numbers and float(evidence.entropy.mean()) >= UNSURE
+    unsure = evidence.pictures if evidence.numbers else float(evidence.entropy.mean()) >= UNSURE
     verdict: Verdict = "needed" if evidence.things or by_past else "unclear" if unsure else "not needed"
     suggestions = _suggestions(evidence, actions, by_past) if verdict != "not needed" else {}
     phases = _phases(evidence, suggestions)
@@ -288,11 +288,13 @@ def _words(
         caution = "Where actions are numbers, or are drawn at random, what is left is taken for chance."
         return "Memory is not your problem.", (alone, no_gain, caution)
     if verdict == "unclear":
+        pictures = ["Where actions are numbers, little is found of what pictures show."] if evidence.numbers else []
         return "No sign of a memory, but the present does not tell everything.", (
             alone,
             no_gain,
             "So at these steps the expert acts at random, or remembers what these policies cannot find in so few "
             "demonstrations: counts, an order, several things together.",
+            *pictures,
             f"If you know that something is remembered, annotate these {counted(count, 'demonstration')} first.",
         )
     said = [alone]
@@ -316,7 +318,7 @@ def _words(
         )
     if evidence.numbers:
         said.append(
-            "Where actions are numbers a gain is that of a network beside itself without the past. It may learn from "
-            "the past what the present tells too: compare with what you know of the task."
+            "Where actions are numbers a gain is that of an estimate that also knows sums of what was seen before, or "
+            "a frame, beside the better of two answers from the present alone."
         )
     return f"A memory is needed. Annotate these {counted(count, 'demonstration')} first.", tuple(said)

@@ -156,8 +156,7 @@ class Looker:
                     loss.backward()
                     optimiser.step()
                 seen = self.judge(held)
-                without = seen.without.mean() if held.numbers else max(before, seen.without.mean())
-                gain = float(seen.log_likelihood.mean() - without)
+                gain = float(seen.log_likelihood.mean() - max(before, seen.without.mean()))
                 done, stale = done + 1, 0 if gain > best + 1e-3 else stale + 1
                 if gain > best:
                     best, kept = gain, deepcopy(self.look.state_dict())
@@ -174,7 +173,7 @@ class Looker:
         pairs = pairs_of(asked, rng)
         time = torch.from_numpy(asked.time).to(pairs.row.device)
         score, moved, alone = self.look(pairs, time)
-        answers = asked.offset[pairs.row] + moved
+        answers = asked.base[pairs.row] + moved
         likely = -asked.head.negative_log_likelihood(answers, asked.actions[pairs.row])
         width = int(asked.time.max()) + 1
         scores, logs = (score.new_full((len(asked), width), NOTHING) for _ in range(2))
@@ -183,7 +182,7 @@ class Looker:
         last = torch.full_like(time, width - 1)
         rows = torch.arange(len(asked), device=time.device)
         scores = scores.index_put((rows, last), self.look.nothing.expand(len(asked)))
-        logs = logs.index_put((rows, last), asked.log_likelihood(asked.offset + alone))
+        logs = logs.index_put((rows, last), asked.log_likelihood(asked.base + alone))
         weights = scores.log_softmax(-1) + math.log(1 - NO_FRAME)
         none = torch.logaddexp(weights[:, -1:], weights.new_full((len(asked), 1), math.log(NO_FRAME)))
         weights = torch.cat([weights[:, :-1], none], 1)
@@ -210,7 +209,7 @@ class Looker:
         place = torch.full_like(share, 0, dtype=torch.long)
         place = place.index_put((pairs.row, pairs.time), torch.arange(len(pairs.row), device=place.device))
         chosen = place.gather(1, time[:, None])[:, 0]
-        known = (asked.offset + alone) * weights[:, -1:].exp()
+        known = (asked.base + alone) * weights[:, -1:].exp()
         known = known.index_add(0, pairs.row, answers * weights.exp()[pairs.row, pairs.time][:, None])
         return Seen(log_likelihood, (joint - weights)[:, -1], time, best.clamp(max=1), answers[chosen], known)
 

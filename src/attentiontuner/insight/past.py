@@ -83,14 +83,14 @@ def with_whole_past(
             learner = _Learner(data, head, observation, answers, seed + own)
             learner.learn(others if len(others) else judged, bar)
             numbers, *found = learner.judge(judged)
-            gains[numbers] = _gain(found, learner.numbers)
+            gains[numbers] = _gain(found)
     return gains
 
 
-def _gain(surprises: Sequence[NDArray[np.float32]], numbers: bool) -> NDArray[np.float32]:
+def _gain(surprises: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Of the surprise with the past, with the past hidden, and of the policy without a memory: `[n]` each."""
     past, alone, base = surprises
-    without = alone if numbers or alone.mean() < base.mean() else base
+    without = alone if alone.mean() < base.mean() else base
     return np.asarray(without - past)
 
 
@@ -99,7 +99,6 @@ class _Learner:
         self, data: StepData, head: ActionHead, observation: ObservationSpec, answers: Tensor, seed: int
     ) -> None:
         self.data, self.head, self.answers = data, head, answers
-        self.numbers = head.spec.kind == "box"  # as of `Questions.numbers`
         self.rng = np.random.default_rng([seed, 8])
         with seeded(seed, data.device):
             self.network = WholePast(observation, head)
@@ -127,7 +126,7 @@ class _Learner:
                     nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
                     optimiser.step()
                 updates += len(batches)
-            gain = float(_gain(self.judge(held)[1:], self.numbers).mean())
+            gain = float(_gain(self.judge(held)[1:]).mean())
             done, stale = done + 1, 0 if gain > best + GAIN else stale + 1
             if gain > best:
                 best, kept = gain, deepcopy(self.network.state_dict())
@@ -139,9 +138,8 @@ class _Learner:
         """Numbers of the steps, and the surprise with the past, with the past hidden, and without a memory."""
         moves, alone, numbers = self.network(self.data, self.head, rows)
         base, actions = self.answers[numbers], self.data.actions[numbers]
-        offset = torch.zeros_like(base) if self.numbers else base
         past, hidden, before = (
-            self.head.negative_log_likelihood(answer, actions) for answer in (offset + moves, offset + alone, base)
+            self.head.negative_log_likelihood(answer, actions) for answer in (base + moves, base + alone, base)
         )
         return numbers, past, hidden, before
 

@@ -67,7 +67,7 @@ class Views:
             self.cells, self.kinds = _cells(encoder.to(data.device).eval(), data.frames)
         seen = torch.from_numpy(np.bincount(data.packed.frame_index, minlength=len(data.frames))).to(data.device)
         with seeded(seed, data.device):
-            self.numbers = _principal(_raw(data.frames, observation), seen / seen.sum())
+            self.numbers = _principal(raw_numbers(data.frames, observation), seen / seen.sum())
         self.look = _alike(self.numbers.cpu().numpy(), rng)[data.packed.frame_index]  # [S]
 
     def compare(self, present: Tensor, past: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ def _cells(encoder: torch.nn.Module, frames: Tensor) -> tuple[Tensor, Tensor]:
     return cells, kinds
 
 
-def _raw(frames: Tensor, observation: ObservationSpec) -> Tensor:
+def raw_numbers(frames: Tensor, observation: ObservationSpec) -> Tensor:
     """Observations `[U, nbytes]` as numbers `[U, n]`: cells by their symbols, small images, vectors."""
     blocks = []
     for block in frames.split(embedded_at_once(BLOCK, observation.nbytes)):

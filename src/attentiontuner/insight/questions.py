@@ -84,13 +84,8 @@ class Questions:
     @property
     def numbers(self) -> bool:
         """Whether actions are numbers. Two policies then say the same in different ways (which mode of a mixture is
-        which), and what moves the answers of one does not move those of another: they are learned as a whole."""
+        which), and what moves the answers of one does not move those of another: see `corrections`."""
         return self.head.spec.kind == "box"
-
-    @property
-    def offset(self) -> Tensor:
-        """`[Q, P]` what distributions move from."""
-        return torch.zeros_like(self.base) if self.numbers else self.base
 
     @property
     def actions(self) -> Tensor:

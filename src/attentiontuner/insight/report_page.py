@@ -104,9 +104,9 @@ def _gains(evidence: Evidence, findings: Findings) -> str:
     )
     if evidence.numbers:
         text = (
-            "Of numbers only differences of likelihood say something: 0 nats is the same network without the past, "
-            "each nat more makes what the expert did 2.7 times as likely, in demonstrations that nothing was learned "
-            "from."
+            "Of numbers only differences of likelihood say something: 0 nats is the better of two answers that know "
+            "the present alone, each nat more makes what the expert did 2.7 times as likely, in demonstrations that "
+            "nothing was learned from."
         )
     caption = (
         "Bars: mean over demonstrations; thin lines: two standard errors. A gain whose line touches 0 may be chance."
@@ -237,6 +237,9 @@ def _method() -> str:
         "earlier frame is tried: found by its place (a step from the start, so many steps back, the first or last of a "
         "look) or by its look, with a network that learns where to look and what that tells. A recurrent network is "
         "given the whole past. What either gains with the past hidden is not counted: that is no memory.",
+        "Where actions are numbers, an estimate by regression corrects that policy: once from the present and the "
+        "action before, once from sums of up to three numbers seen in the past too, and once from the frame in which "
+        "these numbers stand out most. What the first one gains is not counted.",
         "A gain counts if it lies three standard errors above nothing, takes away a twentieth of the surprise, and is "
         "0.02 nats a demonstration at least. Where actions are numbers the surprise is counted from that of a usual "
         "step, which half of the steps do not reach.",

@@ -256,6 +256,19 @@ class MixtureHead(BoxHead):
         log_density = -(distance**2) / 2 - widths.log() - math.log(2 * math.pi) / 2
         return (weights + (log_density * there[:, None]).sum((2, 3))).logsumexp(1)
 
+    def corrected(self, distribution: Tensor, numbers: Tensor, deviation: Tensor) -> Tensor:
+        """These distributions `[S, P]` times one Gaussian each, in the network's units: the numbers `[S, N]` of the
+        present action, give or take `deviation` `[S, N]`. Where they know more than a mode they move it, and modes
+        that they speak against lose their weight; one that is sure already stays as it is. The chunk has one action."""
+        weights, means, widths = self._modes(distribution)
+        means, variance, noise = means[:, :, 0], widths[:, :, 0] ** 2, deviation[:, None] ** 2
+        both = variance + noise
+        weights = weights - ((numbers[:, None] - means) ** 2 / both + both.log()).sum(2) / 2
+        means = (means * noise + numbers[:, None] * variance) / both
+        widths = (variance * noise / both).sqrt() - NARROWEST
+        inverse = widths.clamp(min=1e-3).expm1().log()  # of the softplus
+        return torch.cat([weights, means.flatten(1), inverse.flatten(1)], 1)
+
     def loss(self, distribution: Tensor, batch: Batch) -> Tensor:
         """Negative log-likelihood of the chunk, a number of it."""
         standard, there = self._coming(batch)
