@@ -72,6 +72,30 @@ def test_an_annotator_who_is_always_late_is_found_out(late):
     assert np.array_equal(found.labels.q, labels.q)
 
 
+def movements() -> tuple[PairTable, np.ndarray]:
+    """Pairs of two steps at each step of a movement, of which the first alone needs a memory; and the need."""
+    begins = np.random.default_rng(0).integers(10, 25, EPISODES)
+    need = np.full((EPISODES, LENGTH), 0.02)
+    need[np.arange(EPISODES), begins] = 0.8
+    rows = [(row, p, begin + step) for row, begin in enumerate(begins) for step in range(9) for p in (1, 2)]
+    return PairTable(np.full(EPISODES, LENGTH), np.ones(EPISODES, bool), *np.array(rows).T), need.ravel()
+
+
+def test_who_marks_every_step_of_a_movement_is_not_late():
+    labels, need = movements()
+    found = read_labels(labels, need)
+    assert (found.late, found.spread) == (0, EXACT)
+    assert found.labels == labels
+    assert read_labels(labels.shift(0, 3), need).late == 3
+
+
+def test_labels_that_meet_at_the_first_step_when_they_are_moved_back_are_one():
+    labels, need = movements()
+    found = read_labels(labels.shift(1, 3), need)  # of steps 2 and 3: moved back three, both are of step 0
+    assert found.late == 3
+    assert len(found.labels) == len(labels) // 2
+
+
 @pytest.mark.parametrize("late", [3, -3])
 def test_what_was_marked_at_an_end_for_want_of_steps_is_of_the_step_that_needs_it(late):
     labels, need = some_labels()

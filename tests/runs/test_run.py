@@ -111,11 +111,23 @@ def test_a_damaged_state_is_named_with_the_way_out(tmp_path: Path, file: str, da
 def test_another_configuration_is_refused_with_the_first_difference(tmp_path: Path) -> None:
     data = {"demonstrations": 3, "labels": "ab"}
     Run(tmp_path).begin(toy_config(), data, {"torch": "1"})
+    Run(tmp_path).save_state(state(1), 1)
     Run(tmp_path).begin(toy_config(keep=7), data, {"torch": "2"})
     with pytest.raises(UserError, match="was made with learning_rate = 0.001, now it is 0.1"):
         Run(tmp_path).begin(toy_config(learning_rate=0.1), data, {})
     with pytest.raises(UserError, match="data.labels = 'ab', now it is 'cd'"):
         Run(tmp_path).begin(toy_config(), {**data, "labels": "cd"}, {})
+
+
+def test_a_run_that_was_stopped_before_it_had_learned_anything_may_become_another(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.begin(toy_config(), {"labels": "ab"}, {})
+    run.need.write_bytes(b"of these labels")
+    run.begin(toy_config(), {"labels": "ab"}, {})
+    assert run.need.exists()
+    run.begin(toy_config(learning_rate=0.1), {"labels": "ab"}, {})
+    assert run.config().learning_rate == 0.1
+    assert not run.need.exists()
 
 
 def test_damaged_configurations_are_named(tmp_path: Path) -> None:
@@ -250,6 +262,7 @@ def test_a_run_that_is_older_than_a_field_has_its_default(tmp_path: Path) -> Non
     value = json.loads(path.read_text())
     del value["train"]["noise_p"], value["train"]["model"]["dropout"], value["seal"]
     path.write_text(json.dumps(value))
+    Run(tmp_path).save_state(state(1), 1)
     Run(tmp_path).begin(toy_config(), {}, {})
     with pytest.raises(UserError, match=r"made with noise_p = 0.0, now it is 2.0"):
         Run(tmp_path).begin(toy_config(noise_p=2.0), {}, {})

@@ -169,6 +169,10 @@ class PairTable:
             columns["episode"] = episode
         return PairTable._sound(lengths, annotated, columns, self.exact)
 
+    def those(self, which: NDArray[np.bool_]) -> "PairTable":
+        """Some of the pairs, by a mask `[K]`, of the same episodes."""
+        return self._kept(which, self.lengths, self.annotated)
+
     def select(self, rows: ArrayLike) -> "PairTable":
         """Some episodes, which become rows 0, 1, … in the order given."""
         chosen = np.asarray(rows, np.int64).reshape(-1)

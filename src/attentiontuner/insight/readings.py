@@ -39,6 +39,9 @@ AS_GOOD = 3.0
 """Nats in all that labels may be less likely with a spread that is as good: of a few labels that are far off deciding
 steps four steps apart nobody can tell how far."""
 
+STRETCH = 3
+"""Deciding steps side by side that recall one step: so many or more are one movement, decided at the first of them."""
+
 FARTHEST = 24
 """Steps between a reading and what it is of, at most."""
 
@@ -84,14 +87,27 @@ def read_labels(labels: PairTable, need: Floats) -> Readings:
     explain them whatever was meant: nobody is late unless the others say so by themselves."""
     if not len(labels):
         return Readings(labels, 0, EXACT)
-    found = {(late, spread): _fit(labels, need, late, spread) for late in _lateness() for spread in SPREADS}
+    telling = _where_decided(labels)
+    found = {(late, spread): _fit(telling, need, late, spread) for late in _lateness() for spread in SPREADS}
     late, its = max(found, key=lambda each: found[each] - PATIENCE * abs(each[0]))
-    if found[late, its] > max(found[0, spread] for spread in SPREADS) + WORTH_MOVING and _late(labels, need, late):
+    if found[late, its] > max(found[0, spread] for spread in SPREADS) + WORTH_MOVING and _late(telling, need, late):
         labels = _on_time(labels, need, late)
     else:
         late = 0
-    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / len(labels)
+    least = max(found[late, spread] for spread in SPREADS) - AS_GOOD / len(telling)
     return Readings(labels, late, next(spread for spread in SPREADS if found[late, spread] >= least))
+
+
+def _where_decided(labels: PairTable) -> PairTable:
+    """Labels without those that go on with the one before. Who marks every step of a movement marks many at which the
+    present tells what to do by then: need is at the first of them, so that all of them together would look late."""
+    order = np.lexsort((labels.q, labels.p, labels.episode))
+    episode, p, q = (column[order] for column in (labels.episode, labels.p, labels.q))
+    begins = np.append(True, (np.diff(episode) != 0) | (np.diff(p) != 0) | (np.diff(q) != 1))
+    stretch = np.cumsum(begins) - 1
+    telling = np.empty(len(labels), np.bool_)
+    telling[order] = begins | (np.bincount(stretch)[stretch] < STRETCH)
+    return labels.those(telling)
 
 
 def _late(labels: PairTable, need: Floats, late: int) -> bool:
@@ -112,7 +128,6 @@ def _inside(labels: PairTable) -> NDArray[np.bool_]:
 def _on_time(labels: PairTable, need: Floats, late: int) -> PairTable:
     """Labels without their lateness. One at the end of its episode (at the beginning, of somebody who is early) may be
     of any of the last steps that are too few to be late in: it is of the one whose need is largest."""
-    moved = labels.shift(-late, -late)
     end = labels.lengths[labels.episode].astype(np.int64) - 1
     limit = np.where(late > 0, end, 1)
     starts = (np.cumsum(labels.lengths) - labels.lengths)[labels.episode]
@@ -120,7 +135,7 @@ def _on_time(labels: PairTable, need: Floats, late: int) -> PairTable:
     at = np.clip(at, 1, end[:, None])
     likeliest = at[np.arange(len(at)), need[starts[:, None] + at].argmax(1)]
     cut_off = (labels.q_last >= limit) if late > 0 else (labels.q <= limit)
-    return moved.shift(0, np.where(cut_off, likeliest - moved.q, 0))
+    return labels.shift(-late, np.where(cut_off, likeliest - labels.q, -late))
 
 
 def _lateness() -> range:

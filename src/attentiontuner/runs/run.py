@@ -131,6 +131,11 @@ class Run:
         return states.read_progress(self.path / STATES)
 
     @property
+    def has_learned(self) -> bool:
+        """Whether there is anything of it to lose: a state, or weights."""
+        return self.progress() is not None or (self.path / MODEL).exists()
+
+    @property
     def evaluation(self) -> Path:
         """The folder of its evaluations."""
         return self.path / EVALUATION
@@ -177,7 +182,8 @@ class Run:
         """Get ready to train: write `config.json`, or check that the one there says the same; the first difference is a
         `UserError`. What a killed process left unfinished is removed.
 
-        A run may become longer, unless its learning rate was planned for so many epochs. `versions` are those of this
+        A run may become longer, unless its learning rate was planned for so many epochs; one that was stopped before it
+        had learned anything may become another. `versions` are those of this
         session; `config.json` keeps the first session's, and under `sessions` each that came with others. `longest` are
         the steps of the longest demonstration, for who plays what was learned.
         """
@@ -190,7 +196,15 @@ class Run:
             write_json(self.path / CONFIG, sealed({"schema": SCHEMA, **run}))
             return
         before = self._read_config()
-        now = self._grown(before, config, data)
+        try:
+            now = self._grown(before, config, data)
+        except UserError:
+            if self.has_learned:
+                raise
+            for name in (NEED, PAIRS, CONFIG):
+                (self.path / name).unlink(missing_ok=True)
+            self.begin(config, data, versions, longest)
+            return
         self._remove_leftovers(config.keep)
         done = self.progress() or Progress(0, 0, 0.0)
         sessions = before.get("sessions", [])

@@ -159,7 +159,7 @@ def _parts(
     """The parts of a batch: those asked for, those the run began with, or as many as it takes. None: it stays whole."""
     if config.parts is not None or place.type != "cpu":
         return config.parts
-    if (begun := run.begun()) is not None:
+    if (begun := run.begun()) is not None and run.has_learned:
         return begun.parts
     one, lengths = data.annotated_by(None).read_packed(episodes[:1]), data.lengths[episodes]
     if config.learn_padding:
