@@ -69,6 +69,13 @@ def test_a_finished_run_that_is_shorter_than_its_recipe_says_what_to_do(
     assert re.search(rf"is finished: 1 epoch of {method} in .*; the recipe has \d+: for them give {what}\n$", said)
 
 
+def test_help_says_which_runs_become_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
+    assert "make it longer where the schedule is constant; where it is cosine, as of recall heads, another" in said
+
+
 def test_it_says_first_what_it_learns_from_and_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = toy_store(tmp_path / "toys")
     lost = store.path / "annotations" / "expert" / "00000.jsonl"

@@ -54,7 +54,8 @@ class TrainConfig:
         method: how it learns: attentiontuner, or recall (a head that counts), or with a memory that does not grow (gru,
             lru, slots); vanilla, recall-vanilla, gru-vanilla and so on are the same without pairs.
         seed: fixes first weights, batches, dropout and every drawn label.
-        epochs: passes over the demonstrations. More than a finished run had make it longer.
+        epochs: passes over the demonstrations. More than a finished run had make it longer where the schedule is
+            constant; where it is cosine, as of recall heads, another number is another run.
         batch_size: demonstrations in a step, over all processes together.
         parts: parts that a batch is computed in, one after another, to need less memory; the gradient is the same. As
             many as it takes if not given.
