@@ -104,7 +104,15 @@ def test_recordings_need_no_task_declared_again(
     (line,) = capsys.readouterr().err.splitlines()
     assert "run1 was trained on task 'toy-grid', of which no environment is known here: register one in a file" in line
     assert line.endswith("or ask it step by step from Python, with load_policy")
-    assert load_policy(run, device="cpu").max_steps == DemoStore.open(data).lengths.max()
+    assert main(["publish", str(run), "--out", str(tmp_path / "published")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("nothing to record: give away config.json and model.safetensors, which load_policy takes")
+    given = tmp_path / "given"
+    given.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (given / name).write_bytes((run / name).read_bytes())
+    for place in (run, given):
+        assert load_policy(place, device="cpu").max_steps == DemoStore.open(data).lengths.max()
     assert main(["inspect", str(data), "--verify", "--picture", str(tmp_path / "one.png")]) == 0
     assert (tmp_path / "one.png").is_file()
 
