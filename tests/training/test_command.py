@@ -69,6 +69,19 @@ def test_a_finished_run_that_is_shorter_than_its_recipe_says_what_to_do(
     assert re.search(rf"is finished: 1 epoch of {method} in .*; the recipe has \d+: for them give {what}\n$", said)
 
 
+def test_a_data_set_without_its_option_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, told = ["--out", str(tmp_path / "run")], f"attentiontuner: {data} is a data set: write --data {data}\n"
+    for words, said in (
+        ([str(data), *out], True),
+        ([*out, str(data)], True),
+        (["toy-grid", *out], False),
+        (["--test-data", str(data), *out], False),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", *words])
+        assert capsys.readouterr().err.endswith(told) == said, words
+
+
 def test_help_says_which_runs_become_longer(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
