@@ -5,9 +5,10 @@ doors, and enter the one that hides the same object. It is seen once, and asked 
 Two networks of the same kind learn from the same hundred demonstrations, which is what a person can record in an
 afternoon; only one of them is told which earlier steps the expert recalled.
 
-    python examples/demo.py [FOLDER] [SCALE]      (default: demo demo)
+    python examples/demo.py [FOLDER] [SCALE]      (if not given: demo demo)
 """
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from attentiontuner.evaluation.filming import make_films
 from attentiontuner.evaluation.opening import as_policy
 from attentiontuner.experiments.planning.cells import Cell
 from attentiontuner.experiments.planning.recipes import RECIPES
+from attentiontuner.experiments.planning.scales import SCALES
 from attentiontuner.experiments.reporting.report import build_report
 from attentiontuner.experiments.running.jobs import kept_run
 from attentiontuner.experiments.running.reproduce import make_plan, reproduce
@@ -57,7 +59,15 @@ def train_both(folder: Path, scale: str) -> tuple[Cell, list[Path]]:
     return cell, make_films(trained, task, results, 1, folder / "films")
 
 
-def main(folder: Path = Path("demo"), scale: str = "demo") -> None:
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=Path("demo"), help="of all it makes")
+    parser.add_argument("scale", metavar="SCALE", nargs="?", default="demo", choices=SCALES, help=", ".join(SCALES))
+    given = parser.parse_args(words)
+    tell(given.folder, given.scale)
+
+
+def tell(folder: Path, scale: str) -> None:
     started = time.monotonic()
     if scale == "demo":
         print("about three minutes on two idle cores, longer where others keep them busy", flush=True)
@@ -72,7 +82,7 @@ def main(folder: Path = Path("demo"), scale: str = "demo") -> None:
 
 if __name__ == "__main__":
     try:
-        main(*(kind(word) for kind, word in zip((Path, str), sys.argv[1:], strict=False)))
+        main()
     except KeyboardInterrupt:
         print("demo: stopped; the same command goes on from what is finished", file=sys.stderr)
         sys.exit(130)

@@ -129,6 +129,15 @@ def test_every_command_is_in_the_readme():
         assert f"`{verb}`" in text, verb
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["--fast"], 2), (["demo", "huge"], 2)])
+def test_the_demo_begins_nothing_where_it_is_asked_for_help_or_told_nonsense(words, code, tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert "usage: demo.py [-h] [FOLDER] [SCALE]" in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.timeout(600)
 def test_the_demo_runs_from_collecting_to_the_page(tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), str(tmp_path / "demo"), "smoke"]

@@ -37,6 +37,7 @@ def test_minari_goes_the_same_way(tmp_path, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     write_store(tmp_path / "d", 6)
+    assert_refused(run("convert", tmp_path / "d", "--out", "made-up", "--to", "minari"), "'made-up'", "ends in -v")
     done = run("convert", tmp_path / "d", "--out", "ours/made-up-v0", "--to", "minari")
     assert done.returncode == 0, done.stderr
     assert "6 episodes (" in done.stdout

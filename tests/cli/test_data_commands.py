@@ -83,6 +83,7 @@ def test_settings_reach_the_environment(tmp_path):
 def test_setting_values_are_json_scalars_or_text():
     words = ("a=30", "b=0.2", "c=true", "d=null", "e=north", 'f="7"', "g=")
     assert parse_settings(words) == {"a": 30, "b": 0.2, "c": True, "d": None, "e": "north", "f": "7", "g": ""}
+    assert parse_settings(("a=True", "b=FALSE", "c=falsely")) == {"a": True, "b": False, "c": "falsely"}
     for bad in ("length", "=3", "a=[1]", "a={}"):
         with pytest.raises(UserError, match="--set"):
             parse_settings((bad,))

@@ -160,6 +160,14 @@ def test_errors_are_words(tmp_path):
         to_minari(DemoStore.open(tmp_path / "d"), "ours/twice-v0")
 
 
+@pytest.mark.parametrize("name", ["walk", "walk-v", "-v0", "a/walk-v0", "ours/wa.lk-v0", "../walk-v0", "our-v0/walk"])
+def test_a_name_that_minari_could_not_open_is_refused_and_nothing_written(tmp_path, name):
+    write_store(tmp_path / "d", 3)
+    with pytest.raises(UserError, match="give a name that ends in -v and a number, such as ours/walk-v0"):
+        to_minari(DemoStore.open(tmp_path / "d"), name)
+    assert not list((tmp_path / "minari").rglob("*.*"))
+
+
 def test_stopped_half_way_nothing_is_left(tmp_path, monkeypatch):
     from attentiontuner.demos.exchange import minari as exchange
 

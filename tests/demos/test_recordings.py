@@ -78,6 +78,13 @@ def test_what_is_no_list_of_demonstrations_is_one_line(tmp_path, given, message)
         writer.append(given)
 
 
+@pytest.mark.parametrize("name", ["", " ", None])
+def test_a_data_set_has_a_task(tmp_path, name):
+    with pytest.raises(UserError, match="say what was done, in a word, such as task='arm'"):
+        make_writer(tmp_path / "d", task=name)
+    assert not (tmp_path / "d").exists()
+
+
 def test_numpy_numbers_in_settings_become_pythons(tmp_path):
     settings = {"length": np.int64(3), "rate": np.float32(0.5), "hard": np.bool_(True), "sizes": np.arange(2)}
     make_writer(tmp_path / "d", settings=settings).append([demonstration(1, None)])

@@ -69,6 +69,26 @@ def test_a_finished_run_that_is_shorter_than_its_recipe_says_what_to_do(
     assert re.search(rf"is finished: 1 epoch of {method} in .*; the recipe has \d+: for them give {what}\n$", said)
 
 
+def test_a_data_set_without_its_option_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, told = ["--out", str(tmp_path / "run")], f"attentiontuner: {data} is a data set: write --data {data}\n"
+    for words, said in (
+        ([str(data), *out], True),
+        ([*out, str(data)], True),
+        (["toy-grid", *out], False),
+        (["--test-data", str(data), *out], False),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", *words])
+        assert capsys.readouterr().err.endswith(told) == said, words
+
+
+def test_help_says_which_runs_become_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
+    assert "make it longer where the schedule is constant; where it is cosine, as of recall heads, another" in said
+
+
 def test_it_says_first_what_it_learns_from_and_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = toy_store(tmp_path / "toys")
     lost = store.path / "annotations" / "expert" / "00000.jsonl"
@@ -97,7 +117,15 @@ def test_recordings_need_no_task_declared_again(
     (line,) = capsys.readouterr().err.splitlines()
     assert "run1 was trained on task 'toy-grid', of which no environment is known here: register one in a file" in line
     assert line.endswith("or ask it step by step from Python, with load_policy")
-    assert load_policy(run, device="cpu").max_steps == DemoStore.open(data).lengths.max()
+    assert main(["publish", str(run), "--out", str(tmp_path / "published")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("nothing to record: give away config.json and model.safetensors, which load_policy takes")
+    given = tmp_path / "given"
+    given.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (given / name).write_bytes((run / name).read_bytes())
+    for place in (run, given):
+        assert load_policy(place, device="cpu").max_steps == DemoStore.open(data).lengths.max()
     assert main(["inspect", str(data), "--verify", "--picture", str(tmp_path / "one.png")]) == 0
     assert (tmp_path / "one.png").is_file()
 

@@ -1,6 +1,7 @@
 """The configuration: the paper's recipe, the checks, and JSON there and back."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -123,6 +124,38 @@ def test_the_recall_head_is_one_and_counts_in_float32(choice: dict[str, object],
     paper_config(get_task("counting"), "recall", precision="float32")
     with pytest.raises(UserError, match=message):
         paper_config(get_task("counting"), "recall", **choice)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("products", "no", "true or false"),
+        ("past", 1, "true or false"),
+        ("whole", "x", "true or false or null"),
+        ("marks", True, "a whole number"),
+        ("layers", 2.0, "a whole number"),
+        ("looks", None, "a whole number"),
+        ("teacher", "yes", "a number"),
+        ("dropout", False, "a number"),
+        ("periods", 3, "a list, each a number"),
+        ("periods", [2, "x"], "a list, each a number"),
+        ("encoders", 3, "text"),
+        ("images", "large", "'paper' or 'residual'"),
+    ],
+)
+def test_fields_of_a_network_have_their_type_from_people_and_from_files(name, value, wanted) -> None:
+    message = re.escape(f"model {name}: {value!r} is not {wanted}")
+    with pytest.raises(UserError, match=message):
+        recipe("hallway", model={name: value})
+    saved = recipe("hallway").to_json()
+    with pytest.raises(UserError, match=message):
+        TrainConfig.from_json({**saved, "model": {**saved["model"], name: value}})
+
+
+def test_whole_numbers_are_numbers_too_and_what_is_not_said_is_filled_in() -> None:
+    model = recipe("hallway", model={"dropout": 0, "layers": None, "whole": None, "d_model": np.int64(64)}).model
+    assert isinstance(model, RecallConfig)
+    assert (model.dropout, model.layers, model.d_model) == (0, 2, 64)
 
 
 def test_unknown_method_and_unknown_settings_are_refused() -> None:

@@ -13,7 +13,7 @@ from attentiontuner.demos import Demonstration, DemoStore, DemoWriter
 from attentiontuner.evaluation.evaluate import evaluate
 from attentiontuner.evaluation.opening import load_policy
 from attentiontuner.evaluation.policy import ModelPolicy
-from attentiontuner.runs.config import paper_config
+from attentiontuner.runs.config import paper_config, recipe
 from attentiontuner.spaces import ActionSpec
 from attentiontuner.training import loop
 from attentiontuner.training.train import train
@@ -30,6 +30,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> DemoStore:
 
 def small(method: str, **model) -> dict:
     return paper_config(POINT, method, {**SMALL, **model}, epochs=2, batch_size=3, test_fraction=0.3)
+
+
+def test_a_chunk_is_no_longer_than_the_longest_demonstration_or_the_usual_one(store: DemoStore) -> None:
+    longest = int(store.lengths.max())
+    for method, chunk in (("recall", 8), ("attentiontuner", 1)):
+        most = max(longest, chunk)
+        assert recipe(POINT, method, {"chunk": most}, store).model.chunk == most
+        with pytest.raises(UserError, match=f"--chunk {most + 1}: the longest demonstration has {longest} steps"):
+            recipe(POINT, method, {"chunk": most + 1}, store)
 
 
 @pytest.mark.parametrize("method", ["recall", "attentiontuner"])

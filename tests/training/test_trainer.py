@@ -126,7 +126,7 @@ def test_a_finished_run_is_made_longer(tmp_path: Path) -> None:
         train(toy_config(epochs=3), store, tmp_path / "grown", device="cpu")
     planned = {"schedule": "cosine"}
     assert train(toy_config(epochs=2, **planned), store, tmp_path / "planned", device="cpu").finished
-    with pytest.raises(UserError, match="was made with epochs = 2, now it is 4"):
+    with pytest.raises(UserError, match="was made with epochs = 2, over which its learning rate falls, now it is 4"):
         train(toy_config(epochs=4, **planned), store, tmp_path / "planned", device="cpu")
 
 

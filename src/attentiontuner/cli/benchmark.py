@@ -95,6 +95,8 @@ def _player(policy: str, task: str | None, settings: dict[str, Any]) -> tuple[An
     from attentiontuner.tasks.task import get_task
 
     if policy not in ("random", "expert") and not is_address(policy):
+        if policy.endswith(".py"):
+            raise UserError(f"POLICY {policy} does not say which policy in the file: write FILE.py:NAME, {policy}:NAME")
         return _of_run(policy, task, settings)
     if task is None:
         raise UserError(f"{policy} needs --task: `attentiontuner tasks` lists them")

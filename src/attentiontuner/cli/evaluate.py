@@ -13,7 +13,7 @@ from attentiontuner.cli.values import check_device, check_folder, parse_settings
 from attentiontuner.core.errors import UserError, at_least
 from attentiontuner.core.seeds import evaluation_seed
 from attentiontuner.models.bound import NOTHING_SAID, Asked, Keeping
-from attentiontuner.runs.run import Run
+from attentiontuner.runs.run import CONFIG, MODEL, Run
 
 if TYPE_CHECKING:
     from attentiontuner.runs.run import Trained
@@ -134,10 +134,13 @@ def task_of(run: Run, settings: dict[str, Any], verb: str = "evaluate") -> "Task
 
     trained_on, trained_with = run.task()
     if trained_on not in all_tasks():
+        otherwise = "or ask it step by step from Python, with load_policy"
+        if verb == "publish":
+            otherwise = f"else there is nothing to record: give away {CONFIG} and {MODEL}, which load_policy takes"
         raise UserError(
             f"{run.path} was trained on task {trained_on!r}, of which no environment is known here: register one in a "
             f"file, such as register_task(Task.from_env(ENVIRONMENT, name={trained_on!r})), and write "
-            f"`attentiontuner --import FILE {verb} ...`; or ask it step by step from Python, with load_policy"
+            f"`attentiontuner --import FILE {verb} ...`; {otherwise}"
         )
     chosen = get_task(trained_on, {**trained_with, **settings})
     if settings:

@@ -1,8 +1,10 @@
 """How the options of every command read, in help and in errors: NUMBER, TEXT and PATH, and no word of Python."""
 
 import inspect
+import os
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass, replace
@@ -14,7 +16,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, PositionalMetavarFromFieldName, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from attentiontuner.core.terminal import NARROWEST
+from attentiontuner.core.terminal import NARROWEST, plain
 
 Settings = Annotated[tuple[str, ...], arg(name="set", metavar="NAME=VALUE ...")]
 """The option --set of the commands that make an environment."""
@@ -44,14 +46,19 @@ def call(function: Callable[..., Any], prog: str, words: Sequence[str]) -> Any:
         else:
             hint = get_type_hints(function, include_extras=True)[name]
             entries.append(_entry(name, hint, parameter.default, _words_of(function).get(name, "")))
-    options: Any = tyro.cli(
-        _options(entries, getattr(function, "groups", {})),
-        prog=prog,
-        description=_description(function),
-        args=list(words),
-        config=(PositionalMetavarFromFieldName, FlagCreatePairsOff, OmitArgPrefixes),
-        registry=_registry(),
-    )
+    try:
+        options: Any = tyro.cli(
+            _options(entries, getattr(function, "groups", {})),
+            prog=prog,
+            description=_description(function),
+            args=list(words),
+            config=(PositionalMetavarFromFieldName, FlagCreatePairsOff, OmitArgPrefixes),
+            registry=_registry(),
+        )
+    except SystemExit as end:
+        if end.code and (folder := _without_its_option(function, words)):
+            print(plain(f"attentiontuner: {folder} is a data set: write --data {folder}"), file=sys.stderr)
+        raise
     given = dict(vars(options))
     for title in getattr(function, "groups", {}):
         given |= vars(given.pop(_field(title)))
@@ -60,6 +67,19 @@ def call(function: Callable[..., Any], prog: str, words: Sequence[str]) -> Any:
         given[name] = {name: value for name, value in values.items() if value is not None}
     positional = [given.pop(name) for name in _positional_only(function)]
     return function(*positional, **given)
+
+
+def _without_its_option(function: Callable[..., Any], words: Sequence[str]) -> str | None:
+    """The data set in `words` that stands by itself, where the command wants one as `--data` and has none."""
+    from attentiontuner.demos.store.manifest import FILE as MANIFEST
+
+    parameter = inspect.signature(function).parameters.get("data")
+    if parameter is None or parameter.kind is parameter.POSITIONAL_ONLY:
+        return None
+    if any(word.partition("=")[0] == "--data" for word in words):
+        return None
+    alone = [word for before, word in zip(["", *words], words, strict=False) if not before.startswith("-")]
+    return next((word for word in alone if os.path.isfile(os.path.join(word, MANIFEST))), None)
 
 
 def borrows(

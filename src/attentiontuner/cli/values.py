@@ -22,14 +22,15 @@ MOST_SEEDS = 100_000
 
 
 def parse_settings(words: Iterable[str], option: str = "--set") -> dict[str, Any]:
-    """`length=30` → {"length": 30}: the value is a JSON scalar, or else text."""
+    """`length=30` → {"length": 30}: the value is a JSON scalar (true and false in any case), or else text."""
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name:
             raise UserError(f"{option} {word}: write name=value, such as {name or 'length'}=30")
         try:
-            value = json.loads(text, parse_constant=str)  # NaN and the like are words
+            said = text.lower() if text.lower() in ("true", "false") else text
+            value = json.loads(said, parse_constant=str)  # NaN and the like are words
         except (ValueError, RecursionError):  # no JSON; or numbers of thousands of digits, or lists in lists
             value = text
         if isinstance(value, dict | list):

@@ -60,7 +60,7 @@ def is_address(text: str) -> bool:
 def load_outside(address: str, task: Task) -> Any:
     """The policy at an address; a class or function there is called with the task."""
     place, _, name = address.rpartition(":")
-    import_user_code(place)
+    import_user_code(place, f"POLICY {address}")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     if not hasattr(module, name):
         raise UserError(f"{address}: there is no {name!r} in {place}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.wording import counted
 from attentiontuner.demos.annotations import named
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.demos.store.writer import plain_settings
@@ -54,7 +55,8 @@ class TrainConfig:
         method: how it learns: attentiontuner, or recall (a head that counts), or with a memory that does not grow (gru,
             lru, slots); vanilla, recall-vanilla, gru-vanilla and so on are the same without pairs.
         seed: fixes first weights, batches, dropout and every drawn label.
-        epochs: passes over the demonstrations. More than a finished run had make it longer.
+        epochs: passes over the demonstrations. More than a finished run had make it longer where the schedule is
+            constant; where it is cosine, as of recall heads, another number is another run.
         batch_size: demonstrations in a step, over all processes together.
         parts: parts that a batch is computed in, one after another, to need less memory; the gradient is the same. As
             many as it takes if not given.
@@ -264,11 +266,16 @@ def recipe(
     fields_of_run = way.recipe(task, facts)
     if facts is not None and "epochs" in fields_of_run and overrides.get("window"):
         fields_of_run["epochs"] = round(facts.windows(overrides["window"]) * fields_of_run["epochs"])
-    network = {**fields_of_run.pop("model", {}), **(model or {})}
+    usual = fields_of_run.pop("model", {})
+    network = way.network_for(task.observation, task.actions, **{**usual, **(model or {})})
+    longest = max(facts.lengths, default=math.inf) if facts is not None else math.inf
+    if network.chunk > max(longest, usual.get("chunk", 1)):
+        most = counted(int(longest), "step")
+        raise UserError(f"--chunk {network.chunk}: the longest demonstration has {most}: give no more")
     return TrainConfig(
         task=task.name,
         settings=task.settings,
-        model=way.network_for(task.observation, task.actions, **network),
+        model=network,
         method=method,
         **{**fields_of_run, **overrides},
     )

@@ -226,7 +226,9 @@ class Run:
             difference = first_difference(old, new)
             if difference is not None:
                 name, was, now = difference
-                made = f"{self.path} was made with {part}{name} = {was!r}"
+                planned = name == "epochs" and config.schedule == "cosine"
+                why = ", over which its learning rate falls" if planned else ""
+                made = f"{self.path} was made with {part}{name} = {was!r}{why}"
                 raise UserError(f"{made}, now it is {now!r}: use the same, or another --out")
         return {**before, "train": grown} if longer else before
 

@@ -17,14 +17,18 @@ def imported() -> tuple[str, ...]:
     return tuple(_imported)
 
 
-def import_user_code(address: str) -> None:
-    """Import a module by name, or a .py file by path, named by the user on the command line. A second time is none."""
+def import_user_code(address: str, said: str | None = None) -> None:
+    """Import a module by name, or a .py file by path, named by the user on the command line. A second time is none.
+
+    `said` is what messages call it, where it was not `--import`.
+    """
     path = Path(address)
+    said = said or f"--import {path}"
     address = str(path.resolve()) if address.endswith(".py") else address
     if address in _imported:
         return
     if address.endswith(".py") and not path.is_file():
-        raise UserError(f"--import {path}: there is no such file")
+        raise UserError(f"{said}: there is no such file")
     before = all_tasks()
     try:
         if address.endswith(".py"):
@@ -36,7 +40,7 @@ def import_user_code(address: str) -> None:
             problem = f"there is no module {error.name!r}; a file is named by its path, which ends in .py"
         else:
             problem = where_and_what(error)
-        raise UserError(f"--import {path}: {problem}") from error
+        raise UserError(f"{said}: {problem}") from error
     _imported.append(address)
     # A worker process begins without the import: a task tells it what makes its environment known.
     for name, task in all_tasks().items():

@@ -35,6 +35,9 @@ UNKNOWN = "minari"
 
 EPISODES_AT_ONCE = 50
 
+NAME = re.compile(r"([-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")
+"""Names of Minari data sets. Minari writes some others, and then cannot open them."""
+
 
 def _minari() -> Any:
     try:
@@ -50,6 +53,9 @@ def to_minari(store: DemoStore, dataset_id: str) -> Any:
     Stopped half-way, what was written is removed.
     """
     minari = _minari()
+    if not NAME.fullmatch(dataset_id):
+        what = f"Minari data set {dataset_id!r}"
+        raise UserError(f"{what}: give a name that ends in -v and a number, such as ours/walk-v0")
     if not len(store):
         raise UserError(f"{store.path} holds no episodes: there is nothing to write")
     dataset: Any = None

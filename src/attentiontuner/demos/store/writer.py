@@ -80,6 +80,8 @@ class DemoWriter:
         (0: as many as will be written). `seed` None goes on with a data set of any seed. A new data set has
         `shard_episodes` in a shard, if not given as many as have room where none has more than `longest` steps.
         """
+        if not isinstance(task, str) or not task.strip():
+            raise UserError(f"task {task!r}: say what was done, in a word, such as task='arm'")
         self.path = Path(path)
         wanted = Manifest(
             task=task,
@@ -155,7 +157,8 @@ class DemoWriter:
     def append(self, demonstrations: Iterable[Demonstration], annotator: str | None = None) -> list[int]:
         """Add a new shard at the end, for recordings of people; their pairs become those of `annotator`.
 
-        Returns the episodes' numbers in the data set. Pairs without an annotator are refused.
+        Returns the episodes' numbers in the data set: none where there are no demonstrations, and nothing is written.
+        Pairs without an annotator are refused.
         """
         demonstrations = _listed(demonstrations)
         if not demonstrations:
