@@ -172,7 +172,7 @@ class _Stage:
         name = _short(actions.name(action))
         pen.text((MARGIN + 46, top - 3), name, INK, _font(19 if len(name) < LONG_NAME else 13, bold=True))
         if decision is not None:
-            same = actions.name(decision.action) == actions.name(action)
+            same = actions.alike(decision.action, action)
             text = "as the expert would" if same else f"the expert would do {_short(actions.name(decision.action))}"
             pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
 
