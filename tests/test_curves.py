@@ -50,12 +50,13 @@ def test_of_very_many_numbers_the_first_are_drawn():
 def test_cameras_stand_side_by_side_and_curves_show_the_vector():
     observations = seen(2)
     drawn = draw_observations(PARTS, observations, tile=16, bars=False)
-    half = drawn.shape[2] // 2
-    for x, name in ((0, "left"), (half, "right")):
-        place = drawn[0, drawn.shape[1] // 2 - half // 2 :, x : x + half]
-        offset = (half - 7 * 8) // 2
-        assert place[offset, offset].tolist() == observations[name][0, 0, 0].tolist()
-    assert (drawn[:, : half // 2] == drawn[0, 0, 0]).all()  # nothing but the two cameras
+    side = 7 * 8
+    top, gap = (drawn.shape[1] - side) // 2, drawn.shape[2] - 2 * side
+    for x, name in ((0, "left"), (side + gap, "right")):
+        assert drawn[0, top, x].tolist() == observations[name][0, 0, 0].tolist()
+    assert gap > 0
+    assert (drawn[:, :, side : side + gap] == drawn[0, 0, 0]).all()
+    assert (drawn[:, :top] == drawn[0, 0, 0]).all()  # nothing but the two cameras
     assert not (draw_observations(PARTS, observations, tile=16) == drawn[0, 0, 0])[:, -2:].all()  # and its bars below
     only = {"joints": observations["joints"]}
     vector = ObservationSpec(parts={"joints": PARTS.parts[2][1]})

@@ -69,13 +69,45 @@ def test_parts_stand_side_by_side_in_a_square():
         "arm": np.ones((2, 2), np.float32),
     }
     drawn = draw_observations(spec, seen, tile=8)
-    assert drawn.shape == (2, 56, 56, 3)  # two in a row of 28 each, then one
+    assert drawn.shape == (2, 58, 58, 3)  # two in a row of 28 each with a gap between them, then one
     assert (drawn[:, :28, :28] == 100).all()
+    assert (drawn[:, 28:30] == 245).all()
+    assert (drawn[:, :, 28:30] == 245).all()
     alone = draw_observations(ObservationSpec(parts={"": parts["view"]}), seen["view"], tile=4)
-    np.testing.assert_array_equal(drawn[:, :28, 28:], alone)
-    assert (drawn[:, 28:, :28] != 245).any()
-    assert (drawn[:, 28:, 28:] == 245).all()
+    np.testing.assert_array_equal(drawn[:, :28, 30:], alone)
+    assert (drawn[:, 30:, :28] != 245).any()
+    assert (drawn[:, 30:, 30:] == 245).all()
     np.testing.assert_array_equal(draw_observation(spec, {name: array[1] for name, array in seen.items()}, 8), drawn[1])
+
+
+def test_parts_that_are_large_enough_have_their_names_above_them():
+    view = Part("image", (32, 32, 3))
+    black = np.zeros((32, 32, 3), np.uint8)
+
+    def names_of(*names, tile=32):
+        spec = ObservationSpec(parts=dict.fromkeys(names, view))
+        drawn = draw_observation(spec, dict.fromkeys(names, black), tile)
+        top = np.argwhere((drawn == 0).all(-1))[0][0]
+        return drawn[top - 16 : top], drawn.shape
+
+    written, shape = names_of("front", "wrist")
+    assert shape[0] == shape[1]
+    for half in np.array_split(written, 2, axis=1):
+        assert (half < 200).any()
+    assert not np.array_equal(written, names_of("front", "other")[0])
+    # What all names begin with tells nothing, and what is too long is cut.
+    assert np.array_equal(written, names_of("observation.images.front", "observation.images.wrist")[0])
+    long = names_of("a name that is far too long for its picture", "wrist")[0]
+    assert np.array_equal(long[:, long.shape[1] // 2 :], written[:, long.shape[1] // 2 :])
+    assert (names_of("front", "wrist", tile=16)[0] == 245).all()
+
+
+def test_a_part_that_is_drawn_alone_has_no_name():
+    parts = {"camera": Part("image", (32, 32, 3)), "state": Part("vector", (2,))}
+    seen = {"camera": np.full((32, 32, 3), 9, np.uint8), "state": np.zeros(2, np.float32)}
+    drawn = draw_observation(ObservationSpec(parts=parts), seen, tile=32, bars=False)
+    assert drawn.shape == (224, 224, 3)
+    assert (drawn == 9).all()
 
 
 SHOWN = [(1, (9, 9, 9)), (2, (9, 8, 0)), (3, (9, 8, 7)), (4, (9, 8, 7)), (6, (6, 5, 4))]

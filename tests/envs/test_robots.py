@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium as gym
 import numpy as np
@@ -159,6 +160,19 @@ def test_many_environments_share_a_renderer(renderer):
     assert np.array_equal(first, again)
     assert np.array_equal(first[0], first[3])
     assert not np.array_equal(first[0], first[1])
+
+
+def test_any_thread_may_ask_for_pictures(renderer):
+    """As those of a server do, which take turns, and some at once."""
+    envs = [get_task("remember-reach", {"cameras": 64}).make_env("rgb_array") for _ in range(4)]
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(4) as several:
+        first = one.submit(play, envs[0], 3, 5).result()
+        again = other.submit(play, envs[0], 3, 5).result()
+        at_once = list(several.map(lambda env: play(env, 3, 5), envs))
+    here = play(envs[0], 3, 5)
+    for seen in (first, again, *at_once):
+        assert all(np.array_equal(a["camera"], b["camera"]) for a, b in zip(seen, here, strict=True))
+    assert envs[0].render().shape == (256, 256, 3)
 
 
 @pytest.mark.parametrize("named", ["off", "egl", "nonsense"])

@@ -247,3 +247,18 @@ def test_a_film_shows_numbers_as_curves_up_to_the_present_step():
     drawn = np.array(ImageColor.getrgb(film.LINE_COLOURS[0]))
     counts = [int((picture == drawn).all(-1).sum()) for picture in (first, last)]
     assert 0 < counts[0] < counts[1]
+
+
+def test_numbers_near_those_of_the_expert_are_green():
+    torch.manual_seed(1)
+    model = TransformerConfig(POINT.observation, POINT.actions, **SMALL).build()
+    recalled = record_recall(ModelPolicy(model, POINT.max_steps, watch=(FIRST,)), POINT, EVALUATION_START, episode=0)
+    exact = np.array([decision.action for decision in recalled.expert])
+
+    def orange(off):
+        stage = film._Stage(dataclasses.replace(recalled, actions=exact + np.float32(off), success=True), True)
+        now = np.asarray(stage.draw(0))[film.HEADER + 30 + film.NOW_SIDE :, : film.PAST_LEFT - 20]
+        return bool((now == ImageColor.getrgb(film.DIFFER)).all(-1).any())
+
+    assert not orange(0.02)
+    assert orange(0.1)

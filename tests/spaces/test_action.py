@@ -28,6 +28,23 @@ def test_the_bounds_of_a_box_are_those_of_its_space():
     assert ActionSpec.box(-0.1, 0.1).range() == "numbers from [-0.1] to [0.1]"
 
 
+def test_numbers_are_alike_within_a_tenth_of_their_range():
+    velocity = ActionSpec.box([-1.0, -1.0], [1.0, 1.0])
+    assert velocity.alike(np.float32([-0.97, 0.07]), np.float32([-1.0, 0.18]))
+    assert not velocity.alike(np.float32([-0.97, 0.07]), np.float32([-0.97, 0.35]))
+    assert not ActionSpec.box([0.0], [0.1]).alike([0.05], [0.07])
+    free = ActionSpec.box([-np.inf, 0.0], [np.inf, np.inf])
+    assert free.alike([20.0, 0.0], [21.0, 0.05])
+    assert not free.alike([20.0, 0.0], [21.0, 0.5])
+
+
+def test_choices_are_alike_where_they_are_the_same():
+    assert ActionSpec.of(100).alike(3, np.int64(3))
+    assert not ActionSpec.of(100).alike(3, 4)
+    assert ActionSpec.multi_discrete((9, 9)).alike([8, 1], np.array([8, 1]))
+    assert not ActionSpec.multi_discrete((9, 9)).alike([8, 1], [8, 2])
+
+
 def test_names_do_not_tell_specifications_apart():
     assert TURNS.unnamed() == TURNS
     assert (TURNS.to_json(), TURNS.unnamed().to_json()) == (["left", "right", "forward"], 3)

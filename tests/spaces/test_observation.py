@@ -60,6 +60,8 @@ def bad(array, index, value):
         (GRID, bad(np.zeros((3, 2, 2, 3), np.int64), (2, 0, 1, 0), -1), 2, "the number -1: give whole numbers"),
         (GRID, np.zeros((3, 2, 2), np.uint8), 0, r"uint8 of shape \(2, 2\), not uint8 of shape \(2, 2, 3\)"),
         (IMAGE, np.zeros((3, 4, 5, 3)), 0, "float64, not uint8: give .255"),
+        (IMAGE, np.full((3, 4, 5, 3), 254.7), 0, r"float64, not uint8: give images\.astype\('uint8'\)$"),
+        (IMAGE, np.full((3, 4, 5, 3), -0.5), 0, "float64, not uint8: give whole numbers from 0 to 255$"),
         (IMAGE, bad(np.zeros((3, 4, 5, 3), int), (1, 1, 1, 1), 256), 1, "the number 256"),
         (IMAGE, "picture", 0, "no array of numbers, but str"),
         (VECTOR, bad(np.zeros((3, 3)), (2, 1), np.nan), 2, "not finite"),
@@ -168,6 +170,26 @@ def test_what_cannot_be_learned_from_is_refused():
     with pytest.raises(SpaceError, match="choice 3, but there are 3") as refused:
         ObservationSpec.from_space(gym.spaces.Discrete(3)).encode(np.array([0, 3]))
     assert refused.value.row == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "low", "high"),
+    [((24, 24, 3), 0, 1), ((3, 24, 24), -np.inf, np.inf), ((84, 84), 0, 1), ((84, 84), 0, 255), ((24, 24, 1), -1, 1)],
+)
+def test_images_of_floats_are_no_vectors(shape, low, high):
+    space = gym.spaces.Box(low, high, shape, np.float32)
+    for whole, which in ((space, ""), (gym.spaces.Dict(arm=gym.spaces.Dict(eye=space)), r" \(arm\.eye\)")):
+        with pytest.raises(
+            UserError, match=rf"{which} look like an image, and are floats: make uint8 of them .*255"
+        ) as no:
+            ObservationSpec.from_space(whole)
+        assert "\n" not in str(no.value)
+
+
+@pytest.mark.parametrize("shape", [(1728,), (4, 4), (2, 3, 3), (1024, 3), (10, 40), (12, 12, 12), (2, 2, 24, 24)])
+def test_arrays_of_floats_that_are_no_images_are_vectors(shape):
+    spec = ObservationSpec.from_space(gym.spaces.Box(-1, 1, shape, np.float32))
+    assert spec == ObservationSpec("vector", (int(np.prod(shape)),))
 
 
 def test_one_choice_is_what_many_are():

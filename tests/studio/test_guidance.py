@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from attentiontuner.demos import Demonstration, DemoWriter
-from attentiontuner.demos.annotations import read_annotation
+from attentiontuner.demos import Demonstration, DemoWriter, PairTable
+from attentiontuner.demos.annotations import Annotation, read_annotation, write_annotation
 from attentiontuner.spaces import ActionSpec, ObservationSpec
-from attentiontuner.studio.desk import Desk
+from attentiontuner.studio.desk import Desk, Missing
 from attentiontuner.studio.guidance import Guidance
 from attentiontuner.studio.server import create_app
 from attentiontuner.studio.sprites import large_frame
@@ -51,7 +51,7 @@ def test_the_pictures_are_a_pair_of_the_expert(hallway: Path) -> None:
         labels = read_annotation(hallway, "expert", 0)
         assert labels is not None
         p, q, _ = list(labels.pairs)[-1]
-        assert told["example"] == {"p": p, "q": q, "pair": True}
+        assert told["example"] == {"p": p, "q": q}
         assert (told["task"], told["title"]) == ("hallway", "Hallway")
         seen = Desk(hallway).demonstration(0).observations
         for end, step in (("p", p), ("q", q)):
@@ -63,7 +63,6 @@ def test_the_pictures_are_a_pair_of_the_expert(hallway: Path) -> None:
 def test_who_shall_not_be_influenced_sees_another_episode(hallway: Path) -> None:
     open_hallway, blind = Guidance(Desk(hallway)), Guidance(Desk(hallway), labels=False)
     example = blind.as_json()["example"]
-    assert example["pair"]
     assert example["p"] == 1
     assert blind.picture("p") != open_hallway.picture("p")
 
@@ -74,9 +73,16 @@ def test_what_is_played_has_pictures_before_there_is_a_data_set(tmp_path: Path) 
     assert told["example"]["q"] == 20
 
 
-def test_a_data_set_without_a_task_has_its_first_and_last_step(tmp_path: Path) -> None:
+def test_a_data_set_without_a_task_shows_a_pair_once_somebody_has_marked_one(tmp_path: Path) -> None:
     writer = DemoWriter(tmp_path / "d", task="mine", observation=ObservationSpec("vector", (3,)), actions=("a", "b"))
     writer.append([Demonstration(np.eye(6, 3, dtype=np.float32), np.zeros(6, np.int64))])
-    told = Guidance(Desk(tmp_path / "d")).as_json()
+    guidance = Guidance(Desk(tmp_path / "d"))
+    told = guidance.as_json()
     assert (told["goal"], told["p"], told["title"]) == (ANY_GOAL, ANY_P, "mine")
-    assert told["example"] == {"p": 0, "q": 5, "pair": False}
+    assert told["example"] is None
+    with pytest.raises(Missing, match="no such picture"):
+        guidance.picture("p")
+    write_annotation(tmp_path / "d", "ada", 0, Annotation(PairTable.of([(1, 3), (2, 4)], 6)))
+    assert guidance.as_json()["example"] == {"p": 2, "q": 4}
+    assert guidance.picture("p") != guidance.picture("q")
+    assert Guidance(Desk(tmp_path / "d"), labels=False).as_json()["example"] is None

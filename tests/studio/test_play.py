@@ -248,3 +248,18 @@ def test_what_has_neither_single_actions_nor_moves_is_not_played(tmp_path: Path)
     with pytest.raises(UserError, match=r"task 'hallway' takes choices 2×3: .* name some in Task\(moves=...\)"):
         Player(tmp_path / "played", replace(TASK, actions=ActionSpec.multi_discrete((2, 3))), "ada")
     assert not (tmp_path / "played").exists()
+
+
+def test_a_robot_is_played_by_camera_from_any_thread_of_the_server(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    task = get_task("remember-reach", {"cameras": 64})
+    try:
+        person = Player(tmp_path / "played", task, "ada")
+    except UserError as error:
+        pytest.skip(str(error))
+    # Every request has a thread of its own here.
+    client = TestClient(create_app(Desk(person.root), annotator="ada", player=person))
+    for made in range(3):
+        assert client.post("/api/play/step", json={"action": 0, "made": made}).status_code == 200
+        assert client.get("/api/instructions").json()["example"]["p"] == 0
+    person.close()

@@ -1,9 +1,11 @@
-"""Pictures of a MuJoCo world, where a renderer is there: a process draws all worlds of a kind in one context."""
+"""Pictures of a MuJoCo world, where a renderer is there: a process draws all worlds of a kind in one context, and all
+of them in one thread of its own, since a context of OpenGL belongs to the thread that uses it."""
 
 import importlib
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,6 +34,10 @@ SAMPLES = 2
 """Of each pixel of a lifelike picture."""
 
 
+_threads: dict[int, ThreadPoolExecutor] = {}
+"""By process: what draws in it."""
+
+
 class _Renderer(NamedTuple):
     """What MuJoCo draws with. The context of OpenGL must live as long as the rest."""
 
@@ -45,10 +51,15 @@ class _Renderer(NamedTuple):
 
 def take_picture(name: str, model: Any, data: Any, side: int, lifelike: bool = False) -> Picture:
     """What the camera `front` sees; `lifelike`: with shadows and smooth edges, which where no GPU draws take six times
-    as long. Models that share a `name` differ in nothing but colours."""
+    as long. Models that share a `name` differ in nothing but colours. Any thread may ask."""
+    process = os.getpid()  # a forked one must have a thread and a context of its own
+    thread = _threads.get(process) or _threads.setdefault(process, ThreadPoolExecutor(1, "pictures"))
+    return thread.submit(_draw, name, model, data, side, lifelike).result()
+
+
+def _draw(name: str, model: Any, data: Any, side: int, lifelike: bool) -> Picture:
     import mujoco
 
-    # A forked process must have a context of its own.
     renderer = _renderer(_Named(name, model), side, lifelike, os.getpid())
     renderer.context.make_current()
     mujoco.mjv_updateScene(

@@ -19,6 +19,9 @@ ActionKind = Literal["discrete", "multi-discrete", "box"]
 OUTSIDE = 1e-5
 """How far outside its bounds a number may lie, as a share of the bound: what rounding to float32 does."""
 
+ALIKE = 0.1
+"""Numbers that differ by at most this share of their range count as the same."""
+
 
 @dataclass(frozen=True)
 class ActionSpec:
@@ -140,6 +143,16 @@ class ActionSpec:
         if self.kind == "discrete":
             return self.names[int(action)] if self.names else str(int(action))
         return ", ".join(f"{number:.2f}" if self.kind == "box" else str(int(number)) for number in np.ravel(action))
+
+    def alike(self, action: Any, other: Any) -> bool:
+        """Whether people would call two actions the same: numbers at most a tenth of their range apart, or, where
+        they have no range, of the larger of the two (of 1, where that is less)."""
+        if self.kind != "box":
+            return bool(np.array_equal(action, other))
+        one, two = (np.ravel(numbers).astype(np.float64) for numbers in (action, other))
+        span = np.array(self.high) - np.array(self.low)
+        size = np.where(np.isfinite(span), span, np.maximum(1, np.maximum(np.abs(one), np.abs(two))))
+        return bool((np.abs(one - two) <= ALIKE * size).all())
 
     def draw(self, generator: np.random.Generator) -> Any:
         """An action at random; where a box has no bound, from a normal distribution."""

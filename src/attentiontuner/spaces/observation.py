@@ -26,6 +26,9 @@ MINIGRID_SYMBOLS = (11, 6, 3)
 COLOURS = 4
 """The most channels that one image has: red, green, blue and another."""
 
+SMALLEST_FLOATS = 8
+"""Pixels of a side from which on an array of floats is taken for an image: below lie rotations, poses and the like."""
+
 Arrays: TypeAlias = "NDArray[Any] | Mapping[str, NDArray[Any]]"
 """Observations as people have them: one array `[n, …]`, or one for each named part."""
 
@@ -156,14 +159,21 @@ class Part:
             with np.errstate(over="ignore"):  # what is too large is refused as infinite
                 return array.astype(np.float32)
         if array.dtype.kind == "f":
-            remedy = "give (255 * images).astype('uint8') where they go from 0 to 1" if self.kind == "image" else ""
-            raise SpaceError(f"{array.dtype}, not {self.dtype}: {remedy or 'give whole numbers from 0 to 255'}")
+            raise SpaceError(f"{array.dtype}, not {self.dtype}: give {self._wanted_of(array)}")
         outside = (array < 0) | (array > 255)
         if outside.any():
             row = int(np.argwhere(outside)[0][0])
             number = array[row][outside[row]].flat[0]
             raise SpaceError(f"the number {number}: give whole numbers from 0 to 255", row)
         return array.astype(np.uint8)
+
+    def _wanted_of(self, floats: NDArray[Any]) -> str:
+        """What to give in place of floats, going by how large they are."""
+        if self.kind != "image" or not (floats >= 0).all() or not (floats <= 255).all():
+            return "whole numbers from 0 to 255"
+        if (floats <= 1).all():
+            return "(255 * images).astype('uint8') where they go from 0 to 1"
+        return "images.astype('uint8')"
 
     @cached_property
     def _highest(self) -> NDArray[np.uint8]:
@@ -342,7 +352,8 @@ class ObservationSpec:
     def from_space(cls, space: Any) -> "ObservationSpec":
         """What a Gymnasium space gives: bytes of two or three dimensions are images (channels last or first), of four
         stacks of them, other boxes vectors; `Discrete`, `MultiDiscrete` and tuples of them become ones among zeros; of
-        `Dict` and other tuples each entry is a part."""
+        `Dict` and other tuples each entry is a part. What looks like an image of floats is refused: a network would see
+        a vector."""
         return cls(parts=dict(_entries(space, "")))
 
 
@@ -377,11 +388,27 @@ def _entries(space: Any, name: str) -> Iterator[tuple[str, Part]]:
             yield from _entries(entry, f"{name}.{key}" if name else str(key))
     elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4):
         yield name, Part("image", _image_shape(space.shape))
+    elif isinstance(space, spaces.Box) and _float_image(space):
+        which = f" ({name})" if name else ""
+        raise UserError(
+            f"observations of {textwrap.shorten(str(space), 80)}{which} look like an image, and are floats: make uint8 "
+            "of them in the task's wrap (255 * image where it goes from 0 to 1), or a flat vector where they are none"
+        )
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         yield name, Part("vector", (math.prod(space.shape),))
     else:
         given = textwrap.shorten(str(space), 80)  # spaces print arrays, in lines
         raise UserError(f"observations of {given} cannot be learned from: make arrays of them in the task's wrap")
+
+
+def _float_image(space: Any) -> bool:
+    """Whether a box of floats looks like an image: it has two sides of pixels, and few channels; without any, it goes
+    from 0 to 1 or 255."""
+    if space.dtype.kind != "f" or len(space.shape) not in (2, 3):
+        return False
+    *sides, channels = _image_shape(space.shape)
+    bounded = np.all(space.low == 0) and (np.all(space.high == 1) or np.all(space.high == 255))
+    return min(sides) >= SMALLEST_FLOATS and channels <= COLOURS and (len(space.shape) == 3 or bool(bounded))
 
 
 def _image_shape(given: tuple[int, ...]) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from attentiontuner.core.errors import UserError
 from attentiontuner.core.seeds import EVALUATION_START
-from attentiontuner.demos.annotations import read_shard_annotations
+from attentiontuner.demos.annotations import annotators, read_shard_annotations
 from attentiontuner.demos.store.reader import EXPERT
 from attentiontuner.experts.expert import checked
 from attentiontuner.spaces.observation import ObservationSpec
@@ -19,12 +19,11 @@ from attentiontuner.viz.pictures import at_steps
 
 @dataclass(frozen=True)
 class Example:
-    """Two moments of one demonstration as PNGs. `pair`: the second recalls the first; else they are any two."""
+    """Two moments of one demonstration as PNGs, of which the second recalls the first."""
 
     p: int
     q: int
     pictures: tuple[bytes, bytes]
-    pair: bool
 
 
 class Guidance:
@@ -40,6 +39,7 @@ class Guidance:
         self._desk, self._task, self._labels = desk, task, labels
         self._lock = threading.Lock()
         self._example: Example | None = None
+        self._expert_asked = False
 
     def as_json(self) -> dict[str, Any]:
         """Texts, and at which steps the pictures are."""
@@ -53,7 +53,7 @@ class Guidance:
             "p": texts.p,
             "q": texts.q,
             "advice": texts.advice,
-            "example": {"p": example.p, "q": example.q, "pair": example.pair} if example else None,
+            "example": {"p": example.p, "q": example.q} if example else None,
         }
 
     def picture(self, end: str) -> bytes:
@@ -72,40 +72,39 @@ class Guidance:
     def _drawn(self) -> Example | None:
         with self._lock:
             if self._example is None:
-                self._example = self._of_labels() or self._of_expert() or self._any_two()
+                self._example = self._of_labels([EXPERT]) or self._of_expert() or self._of_labels(self._people())
             return self._example
 
-    def _of_labels(self) -> Example | None:
-        """The last pair of the first demonstration in which the expert recalled something."""
+    def _people(self) -> list[str]:
+        """Who has annotated the data set, but the expert."""
+        return [name for name in annotators(self._desk.root) if name != EXPERT] if self._desk.begun else []
+
+    def _of_labels(self, names: list[str]) -> Example | None:
+        """The last pair of the first demonstration in which the first of these recalled something."""
         if not self._labels or not self._desk.begun:
             return None
-        for shard in self._desk.store.manifest.readable_shards():
-            pairs = read_shard_annotations(self._desk.root, EXPERT, shard).pairs.settled()
-            if len(pairs):
-                last = pairs.select([int(pairs.episode[0])])
-                return self._shown(shard.first + int(pairs.episode[0]), int(last.p[-1]), int(last.q[-1]), True)
+        for name in names:
+            for shard in self._desk.store.manifest.readable_shards():
+                pairs = read_shard_annotations(self._desk.root, name, shard).pairs.settled()
+                if len(pairs):
+                    last = pairs.select([int(pairs.episode[0])])
+                    return self._shown(shard.first + int(pairs.episode[0]), int(last.p[-1]), int(last.q[-1]))
         return None
 
     def _of_expert(self) -> Example | None:
-        """The last pair of an episode that the expert plays now; None where it cannot."""
-        task = self._known_task()
-        if task is None or task.expert is None or task.env_id is None or not task.installed:
+        """The last pair of an episode that the expert plays now, once; None where it cannot."""
+        task, asked, self._expert_asked = self._known_task(), self._expert_asked, True
+        if asked or task is None or task.expert is None or task.env_id is None or not task.installed:
             return None
         try:
             return _played(task)
         except UserError:
             return None
 
-    def _any_two(self) -> Example | None:
-        """The first and the last step of the first demonstration, if there is one."""
-        if not self._desk.begun or not len(self._desk.store):
-            return None
-        return self._shown(0, 0, len(self._desk.demonstration(0)) - 1, False)
-
-    def _shown(self, episode: int, p: int, q: int, pair: bool) -> Example:
+    def _shown(self, episode: int, p: int, q: int) -> Example:
         store, seen = self._desk.store, self._desk.demonstration(episode).observations
         first, second = (_picture(store.observation, at_steps(seen, step)) for step in (p, q))
-        return Example(p, q, (first, second), pair)
+        return Example(p, q, (first, second))
 
 
 def _picture(spec: ObservationSpec, observation: Any) -> bytes:
@@ -132,4 +131,4 @@ def _played(task: Task) -> Example | None:
     if pair is None:
         return None
     p, q = pair
-    return Example(int(p), q, (_picture(task.observation, seen[p]), _picture(task.observation, seen[q])), True)
+    return Example(int(p), q, (_picture(task.observation, seen[p]), _picture(task.observation, seen[q])))

@@ -8,17 +8,16 @@ Green: policy and expert agree. Orange: only one of them.
 
 import io
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw
 
 from attentiontuner.core.files import write_bytes
 from attentiontuner.viz.curves import LINE_COLOURS, Curves, curves_of
-from attentiontuner.viz.pictures import draw_observations
+from attentiontuner.viz.pictures import draw_observations, font_of
 from attentiontuner.viz.recorded import RecordedEpisode
 
 if TYPE_CHECKING:  # pictures need no torch
@@ -107,14 +106,6 @@ def _short(name: str) -> str:
     return name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
 
 
-@cache
-def _font(size: int, bold: bool = False) -> Any:
-    import matplotlib
-
-    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
-
-
 class _Stage:
     """Draws one step after the other on the same layout."""
 
@@ -131,6 +122,8 @@ class _Stage:
         self.curves = curves_of(spec, recalled.task.actions, recalled.observations, recalled.actions)
         self.height = self.timeline_top + TIMELINE + CURVES * len(self.curves)
         self.large = draw_observations(spec, recalled.observations, tile=NOW_SIDE // 7, bars=False)
+        # Letters are not to be read from pixels that are left out.
+        self.enlarged = Image.Resampling.NEAREST if spec.plain else Image.Resampling.LANCZOS
         small = draw_observations(spec, recalled.observations, tile=16, bars=False)
         self.small = [Image.fromarray(frame) for frame in small]
 
@@ -151,30 +144,30 @@ class _Stage:
 
     def _header(self, pen: Any) -> None:
         recalled = self.recalled
-        pen.text((MARGIN, 18), recalled.task.title, INK, _font(24, bold=True))
+        pen.text((MARGIN, 18), recalled.task.title, INK, font_of(24, bold=True))
         right = f"episode {recalled.episode}  ·  seed {recalled.seed}  ·  "
         outcome, colour = ("solved", AGREE) if recalled.success else ("not solved", DIFFER)
-        end = WIDTH - MARGIN - pen.textlength(outcome, _font(15, bold=True))
-        pen.text((end, 25), outcome, colour, _font(15, bold=True))
-        pen.text((end - pen.textlength(right, _font(15)), 25), right, FAINT, _font(15))
+        end = WIDTH - MARGIN - pen.textlength(outcome, font_of(15, bold=True))
+        pen.text((end, 25), outcome, colour, font_of(15, bold=True))
+        pen.text((end - pen.textlength(right, font_of(15)), 25), right, FAINT, font_of(15))
         pen.line((MARGIN, HEADER - 8, WIDTH - MARGIN, HEADER - 8), LINE)
 
     def _now(self, picture: Image.Image, pen: Any, step: int) -> None:
         recalled, top = self.recalled, HEADER + 30
-        pen.text((MARGIN, HEADER + 4), f"step {step}", INK, _font(16, bold=True))
+        pen.text((MARGIN, HEADER + 4), f"step {step}", INK, font_of(16, bold=True))
         of = f"of {len(recalled)}"
-        pen.text((MARGIN + NOW_SIDE - pen.textlength(of, _font(14)), HEADER + 6), of, FAINT, _font(14))
-        frame = Image.fromarray(self.large[step]).resize((NOW_SIDE, NOW_SIDE), Image.Resampling.NEAREST)
+        pen.text((MARGIN + NOW_SIDE - pen.textlength(of, font_of(14)), HEADER + 6), of, FAINT, font_of(14))
+        frame = Image.fromarray(self.large[step]).resize((NOW_SIDE, NOW_SIDE), self.enlarged)
         picture.paste(frame, (MARGIN, top))
         actions, action, decision = recalled.task.actions, recalled.actions[step], recalled.expert[step]
         top += NOW_SIDE + 12
-        pen.text((MARGIN, top), "does", FAINT, _font(15))
+        pen.text((MARGIN, top), "does", FAINT, font_of(15))
         name = _short(actions.name(action))
-        pen.text((MARGIN + 46, top - 3), name, INK, _font(19 if len(name) < LONG_NAME else 13, bold=True))
+        pen.text((MARGIN + 46, top - 3), name, INK, font_of(19 if len(name) < LONG_NAME else 13, bold=True))
         if decision is not None:
-            same = actions.name(decision.action) == actions.name(action)
+            same = actions.alike(decision.action, action)
             text = "as the expert would" if same else f"the expert would do {_short(actions.name(decision.action))}"
-            pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, _font(14))
+            pen.text((MARGIN, top + 26), text, AGREE if same else DIFFER, font_of(14))
 
     def _in_all(self, weights: NDArray[Any], step: int) -> str:
         if not self.counts:
@@ -187,23 +180,23 @@ class _Stage:
         expert, weights = set(recalled.expert_recalls(step)), recalled.weights[head][step]
         pen.rectangle((PAST_LEFT, top + 7, PAST_LEFT + 10, top + 17), fill=colour)
         name = f"head {head} attends to" if self.supervised else f"head {head} (not supervised) attends to"
-        pen.text((PAST_LEFT + 18, top + 3), name, INK, _font(15, bold=True))
+        pen.text((PAST_LEFT + 18, top + 3), name, INK, font_of(15, bold=True))
         beside = self._in_all(weights, step)
-        pen.text((WIDTH - MARGIN - pen.textlength(beside, _font(13)), top + 5), beside, FAINT, _font(13))
+        pen.text((WIDTH - MARGIN - pen.textlength(beside, font_of(13)), top + 5), beside, FAINT, font_of(13))
         found = recalled.attended(head, step, self.thumbnails)
         if not found:
             text = f"no earlier step with weight {recalled.threshold(step):.2g} or more"
-            pen.text((PAST_LEFT, top + 30 + self.thumbnail // 2), text, FAINT, _font(14))
+            pen.text((PAST_LEFT, top + 30 + self.thumbnail // 2), text, FAINT, font_of(14))
         for place, (past, weight) in enumerate(found):
             left = self._thumbnail(picture, pen, past, place, top, AGREE if past in expert else DIFFER)
             bottom = top + 34 + self.thumbnail
-            pen.text((left, bottom), self._label(past), INK, _font(13))
+            pen.text((left, bottom), self._label(past), INK, font_of(13))
             number = f"{weight:.2f}"
             pen.text(
-                (left + self.thumbnail - pen.textlength(number, _font(13, bold=True)), bottom),
+                (left + self.thumbnail - pen.textlength(number, font_of(13, bold=True)), bottom),
                 number,
                 colour,
-                _font(13, bold=True),
+                font_of(13, bold=True),
             )
             pen.rectangle((left, bottom + 18, left + self.thumbnail - 1, bottom + 21), fill=LINE)
             length = max(1, round(min(weight, 1.0) * (self.thumbnail - 1)))
@@ -212,29 +205,29 @@ class _Stage:
     def _expert_row(self, picture: Image.Image, pen: Any, step: int, top: int) -> None:
         recalled = self.recalled
         past = recalled.expert_recalls(step)
-        pen.text((PAST_LEFT, top + 3), "the expert recalls", INK, _font(15, bold=True))
+        pen.text((PAST_LEFT, top + 3), "the expert recalls", INK, font_of(15, bold=True))
         if not past:
             lost = recalled.expert[step] is None
             text = (
                 "no expert to ask" if lost and recalled.task.expert is None else "lost its way" if lost else "nothing"
             )
-            pen.text((PAST_LEFT + 158, top + 4), text, FAINT, _font(14))
+            pen.text((PAST_LEFT + 158, top + 4), text, FAINT, font_of(14))
             return
         shown = sorted(past, key=lambda p: -recalled.strongest(step, p))[: self.thumbnails]
         if len(past) > len(shown):
-            pen.text((PAST_LEFT + 158, top + 4), f"{len(past)} steps, among them", FAINT, _font(14))
+            pen.text((PAST_LEFT + 158, top + 4), f"{len(past)} steps, among them", FAINT, font_of(14))
         for place, p in enumerate(shown):
             met = recalled.met(step, p)
             left = self._thumbnail(picture, pen, p, place, top, AGREE if met else DIFFER)
             bottom = top + 34 + self.thumbnail
-            pen.text((left, bottom), self._label(p), INK, _font(13))
+            pen.text((left, bottom), self._label(p), INK, font_of(13))
             note = "so does the policy" if met else "the policy does not"
             if len(shown) == 1:
-                pen.text((left + self.thumbnail + 12, bottom), note, AGREE if met else DIFFER, _font(13))
+                pen.text((left + self.thumbnail + 12, bottom), note, AGREE if met else DIFFER, font_of(13))
             else:
                 mark = "✓" if met else "✗"
-                end = left + self.thumbnail - pen.textlength(mark, _font(13))
-                pen.text((end, bottom), mark, AGREE if met else DIFFER, _font(13))
+                end = left + self.thumbnail - pen.textlength(mark, font_of(13))
+                pen.text((end, bottom), mark, AGREE if met else DIFFER, font_of(13))
 
     def _thumbnail(self, picture: Image.Image, pen: Any, past: int, place: int, top: int, colour: str) -> int:
         """Paste the observation of step `past` with a border; its left edge."""
@@ -256,7 +249,7 @@ class _Stage:
             pen.line(points[: step + 1], LINE_COLOURS[number % len(LINE_COLOURS)], width=2)
         x = MARGIN + (step + 0.5) * width
         pen.line((x, top + 16, x, bottom), INK)
-        pen.text((MARGIN, top), curves.name, FAINT, _font(12))
+        pen.text((MARGIN, top), curves.name, FAINT, font_of(12))
 
     def _label(self, step: int) -> str:
         return f"step {step}" if self.thumbnail >= 88 else str(step)
@@ -271,7 +264,7 @@ class _Stage:
         for mark in range(0, length, 10 if length <= 160 else 50):
             x = left + (mark + 0.5) * width
             pen.line((x, base, x, base + 4), FAINT)
-            pen.text((x, base + 24), str(mark), FAINT, _font(12), anchor="mt")
+            pen.text((x, base + 24), str(mark), FAINT, font_of(12), anchor="mt")
         bar = max(2.0, width * 0.7 / max(1, len(self.heads)))
         for number, head in enumerate(self.heads):
             for past in np.flatnonzero(recalled.weights[head][step, : step + 1] >= 0.01):
@@ -285,4 +278,4 @@ class _Stage:
         x = left + (step + 0.5) * width
         pen.line((x, top, x, base + 4), INK)
         legend = "attention over the episode so far;  ▲ recalled by the expert"
-        pen.text((left, top + 106), legend, FAINT, _font(12))
+        pen.text((left, top + 106), legend, FAINT, font_of(12))

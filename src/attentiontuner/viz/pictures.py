@@ -7,11 +7,13 @@ import colorsys
 import io
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from attentiontuner.core.files import write_bytes
 from attentiontuner.core.wording import counted
@@ -24,6 +26,9 @@ Picture = NDArray[np.uint8]
 
 CELLS = 7
 """An observation of any kind is drawn about this many tiles wide, as wide as Minigrid's view."""
+
+NAMED_SIDE, NAME_COLOUR = 64, "#5c5f66"
+"""Parts side by side have their names above them where each is to be about so many pixels wide, or more."""
 
 MOST_STEPS = 14
 """Frames on the page of an episode."""
@@ -45,27 +50,72 @@ def draw_observations(
 
     Grids are drawn as the agent's view, the agent at the bottom looking up; images upright, in the middle of a square,
     made larger or smaller by a whole number; vectors as bars about a zero line, all N on one scale. Several parts stand
-    side by side, row after row, in one square; without `bars` vectors are left out where there is something else, for
-    curves show them better.
+    side by side, row after row, in one square, each under its name where it is large enough; without `bars` vectors are
+    left out where there is something else, for curves show them better.
     """
     if not isinstance(observations, Mapping):
         return _draw_part(spec.parts[0][1], observations, tile)
     parts = [(name, part) for name, part in spec.parts if bars or part.kind != "vector"] or spec.parts
     across = math.ceil(math.sqrt(len(parts)))
-    drawn = [_squared(_draw_part(part, observations[name], max(1, tile // across))) for name, part in parts]
-    return _side_by_side(drawn, across)
+    own = max(1, tile // across)
+    drawn = [_squared(_draw_part(part, observations[name], own)) for name, part in parts]
+    if len(drawn) == 1:
+        return drawn[0]
+    return _side_by_side([name for name, _ in parts], drawn, across, named=CELLS * own >= NAMED_SIDE)
 
 
-def _side_by_side(drawn: Sequence[NDArray[np.uint8]], across: int) -> NDArray[np.uint8]:
-    """Squares `[N, side, side, 3]` of several sides in rows of `across`, each in the middle of its place."""
-    side, count = max(pictures.shape[1] for pictures in drawn), len(drawn[0])
-    whole = np.full((count, across * side, across * side, 3), BACKGROUND, np.uint8)
-    top = (across - math.ceil(len(drawn) / across)) * side // 2
-    for number, pictures in enumerate(drawn):
+def _side_by_side(
+    names: Sequence[str], drawn: Sequence[NDArray[np.uint8]], across: int, named: bool
+) -> NDArray[np.uint8]:
+    """Squares `[N, side, side, 3]` of several sides in rows of `across`, each in the middle of its place; `named`: with
+    its name above."""
+    side, rows = max(pictures.shape[1] for pictures in drawn), math.ceil(len(drawn) / across)
+    gap, letters = max(2, side // 16), max(11, side // 9)
+    name_height = letters + 4 if named else 0
+    width, height = across * (side + gap) - gap, rows * (side + name_height + gap) - gap
+    square = max(width, height)
+    left, top = (square - width) // 2, (square - height) // 2
+    corners = [
+        (left + number % across * (side + gap), top + number // across * (side + name_height + gap))
+        for number in range(len(drawn))
+    ]
+    page = Image.new("RGB", (square, square), (BACKGROUND,) * 3)
+    if named:
+        pen, font = ImageDraw.Draw(page), font_of(letters)
+        for (x, y), name in zip(corners, _without_what_all_share(names), strict=True):
+            pen.text((x, y), _fitting(name, side, font), NAME_COLOUR, font)
+    whole = np.asarray(page)[None].repeat(len(drawn[0]), axis=0)
+    for (x, y), pictures in zip(corners, drawn, strict=True):
         own = pictures.shape[1]
-        y, x = top + number // across * side + (side - own) // 2, number % across * side + (side - own) // 2
+        x, y = x + (side - own) // 2, y + name_height + (side - own) // 2
         whole[:, y : y + own, x : x + own] = pictures
     return whole
+
+
+def _without_what_all_share(names: Sequence[str]) -> list[str]:
+    """`observation.images.top` and `observation.images.wrist` → `top` and `wrist`."""
+    split = [name.split(".") for name in names]
+    shared = 0
+    while len({tuple(words[: shared + 1]) for words in split}) == 1 and all(len(words) > shared + 1 for words in split):
+        shared += 1
+    return [".".join(words[shared:]) for words in split]
+
+
+def _fitting(name: str, width: int, font: Any) -> str:
+    """A name, or as much of it as there is room for."""
+    shown = name
+    while len(shown) > 1 and font.getlength(shown) > width:
+        shown = f"{shown.removesuffix('…')[:-1]}…"
+    return shown
+
+
+@cache
+def font_of(size: int, bold: bool = False) -> Any:
+    """Letters so many pixels high."""
+    import matplotlib
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
 
 
 def _draw_part(part: Part, frames: NDArray[Any], tile: int) -> NDArray[np.uint8]:
@@ -222,7 +272,9 @@ def save_episode_picture(
 
 
 def _draw_frames(places: Any, spec: ObservationSpec, demonstration: Demonstration, steps: Sequence[int]) -> None:
-    frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile=16, bars=False)
+    several = sum(part.kind != "vector" for _, part in spec.parts) > 1  # they have names, which are to be read
+    tile = 24 if several else 16
+    frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile, bars=False)
     recalled = {pair.p for pair in demonstration.memory_pairs()}
     deciding = {pair.q for pair in demonstration.memory_pairs()}
     for axes in places.flat:

@@ -5,12 +5,12 @@ import { byId, dialog, isTyping, make } from "./dom.js";
 
 const READ = "studio.instructed"; // the tasks whose instructions this browser's owner has read
 
-/** @typedef {{task: string, title: string, goal: string, p: string, q: string, advice: string, example: {p: number, q: number, pair: boolean} | null}} Told */
+/** @typedef {{task: string, title: string, goal: string, p: string, q: string, advice: string, example: {p: number, q: number} | null}} Told */
 
 /** @param {Told} told */
 function page({ title, goal, p, q, advice, example }) {
   const moment = (/** @type {"p" | "q"} */ end, /** @type {string} */ text) => {
-    const step = example && `Step ${example[end]} of ${example.pair ? "an example" : "the first demonstration"}`;
+    const step = example && `Step ${example[end]} of an example`;
     const picture = step ? [make("img", { src: `/api/instructions/${end}.png`, alt: step })] : [];
     const caption = [make("span", { class: `mark ${end}` }, end), ` ${text}`, ...(step ? [make("span", { class: "quiet" }, ` ${step}.`)] : [])];
     return make("figure", {}, ...picture, make("figcaption", {}, ...caption));
