@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -142,6 +143,30 @@ def test_it_goes_on_from_what_is_there(made, tmp_path, monkeypatch):
     with pytest.raises((TypeError, AttributeError)):  # another seed: nothing of it may be used
         memory_report(store.path, out, seed=1)
     assert not list((out / "work").glob("*.safetensors"))
+
+
+def test_the_report_of_another_data_set_is_not_replaced(made, tmp_path, monkeypatch):
+    store, out, _ = made
+    before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    cue_store(tmp_path / "other", 16, PARTS, TWO_CHOICES)
+    with pytest.raises(UserError, match="report of other demonstrations than .*other holds: give a new folder"):
+        memory_report(tmp_path / "other", out)
+    assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    # Of a data set that has grown, and where the report says no more whose it is, it is made again.
+    grown, begun = DemoStore.open(shutil.copytree(store.path, tmp_path / "grown")), []
+    facts = {"task": grown.task, "observation": grown.observation, "actions": grown.actions}
+    DemoWriter(grown.path, settings=grown.settings, seed=grown.seed, **facts).append(
+        [replace(grown[0], seed=10**6, pairs=None)]
+    )
+    assert len(DemoStore.open(grown.path)) == EPISODES + 1
+    monkeypatch.setattr("attentiontuner.insight.memory_report.gather", lambda *_, **__: begun.append(1) or 1 / 0)
+    shutil.copytree(out, tmp_path / "report")
+    for content in (None, "", "{}", '{"data": {"shards": null}}'):
+        if content is not None:
+            (tmp_path / "report" / "recommended.json").write_text(content)
+        with pytest.raises(ZeroDivisionError):
+            memory_report(grown.path, tmp_path / "report")
+    assert len(begun) == 4
 
 
 def test_ctrl_c_leaves_finished_stages_and_no_report(tmp_path, monkeypatch):

@@ -15,11 +15,19 @@ from typing import Any
 import torch
 
 from attentiontuner.core.errors import UserError
-from attentiontuner.core.files import locked, make_folder, remove_leftovers, write_json, write_text
+from attentiontuner.core.files import (
+    WRONG_CONTENT,
+    locked,
+    make_folder,
+    read_json,
+    remove_leftovers,
+    write_json,
+    write_text,
+)
 from attentiontuner.demos.store.reader import DemoStore
 from attentiontuner.insight.evidence import STAGES, Evidence, gather
 from attentiontuner.insight.findings import PHASES, Findings, judge
-from attentiontuner.insight.recommendations import PAIRS, RECOMMENDED, SCHEMA, data_mark
+from attentiontuner.insight.recommendations import PAIRS, RECOMMENDED, SCHEMA, data_mark, fingerprint
 from attentiontuner.insight.report_page import report_page
 
 COUNT = 20
@@ -37,7 +45,7 @@ def memory_report(
     """Write the report of the data set in `data` to the folder `out`, and return what it says.
 
     Args:
-        data: folder of the data set. out: a new folder, or that of a report, which then goes on.
+        data: folder of the data set. out: a new folder, or that of its report, which then goes on.
         seed: fixes everything drawn.
         device: where policies learn.
         count: demonstrations that are recommended.
@@ -46,6 +54,7 @@ def memory_report(
     work = out / "work"
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not work.is_dir())):
         raise UserError(f"{out} is there already and holds no memory report: give a new folder")
+    _check_whose(out, store)
     make_folder(work)
     with locked(work / ".lock", wait=False):
         remove_leftovers(*(out / name for name in RESULTS), *(work / name for name in STAGES))
@@ -56,6 +65,19 @@ def memory_report(
         write_text(out / PAIRS, _pairs(evidence, findings))
         write_json(out / "findings.json", _numbers(store, evidence, findings))
     return findings
+
+
+def _check_whose(out: Path, store: DemoStore) -> None:
+    """Refuse a folder with the finished report of another data set. One that has grown since is the same."""
+    try:
+        of = read_json(out / RECOMMENDED)["data"]
+        same = fingerprint(store.manifest.readable_shards()[: of["shards"]]) == of["fingerprint"]
+    except (UserError, OSError, *WRONG_CONTENT):  # none yet, or it is damaged: it is made again
+        return
+    if not same:
+        raise UserError(
+            f"{out} holds the memory report of other demonstrations than {store.path} holds: give a new folder"
+        )
 
 
 def studio_command(data: Path, out: Path) -> str:

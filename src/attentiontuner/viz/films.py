@@ -17,7 +17,7 @@ from PIL import Image, ImageColor, ImageDraw
 
 from attentiontuner.core.files import write_bytes
 from attentiontuner.viz.curves import LINE_COLOURS, Curves, curves_of
-from attentiontuner.viz.pictures import draw_observations, font_of
+from attentiontuner.viz.pictures import draw_observations, font_of, parts_drawn
 from attentiontuner.viz.recorded import RecordedEpisode
 
 if TYPE_CHECKING:  # pictures need no torch
@@ -122,8 +122,8 @@ class _Stage:
         self.curves = curves_of(spec, recalled.task.actions, recalled.observations, recalled.actions)
         self.height = self.timeline_top + TIMELINE + CURVES * len(self.curves)
         self.large = draw_observations(spec, recalled.observations, tile=NOW_SIDE // 7, bars=False)
-        # Letters are not to be read from pixels that are left out.
-        self.enlarged = Image.Resampling.NEAREST if spec.plain else Image.Resampling.LANCZOS
+        named = len(parts_drawn(spec, bars=False)) > 1  # letters cannot be read where pixels are left out
+        self.enlarged = Image.Resampling.LANCZOS if named else Image.Resampling.NEAREST
         small = draw_observations(spec, recalled.observations, tile=16, bars=False)
         self.small = [Image.fromarray(frame) for frame in small]
 

@@ -55,13 +55,18 @@ def draw_observations(
     """
     if not isinstance(observations, Mapping):
         return _draw_part(spec.parts[0][1], observations, tile)
-    parts = [(name, part) for name, part in spec.parts if bars or part.kind != "vector"] or spec.parts
+    parts = parts_drawn(spec, bars)
     across = math.ceil(math.sqrt(len(parts)))
     own = max(1, tile // across)
     drawn = [_squared(_draw_part(part, observations[name], own)) for name, part in parts]
     if len(drawn) == 1:
         return drawn[0]
     return _side_by_side([name for name, _ in parts], drawn, across, named=CELLS * own >= NAMED_SIDE)
+
+
+def parts_drawn(spec: ObservationSpec, bars: bool = True) -> list[tuple[str, Part]]:
+    """The parts of which `draw_observations` makes one picture; of several each may have its name."""
+    return [(name, part) for name, part in spec.parts if bars or part.kind != "vector"] or list(spec.parts)
 
 
 def _side_by_side(
@@ -272,8 +277,7 @@ def save_episode_picture(
 
 
 def _draw_frames(places: Any, spec: ObservationSpec, demonstration: Demonstration, steps: Sequence[int]) -> None:
-    several = sum(part.kind != "vector" for _, part in spec.parts) > 1  # they have names, which are to be read
-    tile = 24 if several else 16
+    tile = 24 if len(parts_drawn(spec, bars=False)) > 1 else 16  # names are to be read
     frames = draw_observations(spec, at_steps(demonstration.observations, steps), tile, bars=False)
     recalled = {pair.p for pair in demonstration.memory_pairs()}
     deciding = {pair.q for pair in demonstration.memory_pairs()}
