@@ -123,7 +123,8 @@ def _check_data(path: Path, of: Any, store: DemoStore) -> None:
     with reading(path, AGAIN):
         count, mark = _whole(of["shards"], 1, 10**9), _words(of["fingerprint"], 64)
     if count > len(shards) or fingerprint(shards[:count]) != mark:
-        raise UserError(f"{path.parent} is a memory report of other demonstrations than {store.path} holds: {AGAIN}")
+        other = f"{path.parent} is a memory report of other demonstrations than {store.path} holds"
+        raise UserError(f"{other}: make one of these in another folder with `attentiontuner memory-report`")
 
 
 def _pairs(path: Path, lengths: Sequence[int]) -> dict[int, tuple[Suggestion, ...]]:
