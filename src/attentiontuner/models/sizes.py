@@ -4,12 +4,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
-from numbers import Integral, Real
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from attentiontuner.core.errors import UserError
+from attentiontuner.core.field_types import is_of_type, types_of, words_for
 from attentiontuner.core.files import shortened
 from attentiontuner.models.heads import Head
 from attentiontuner.spaces import ActionSpec, ObservationSpec
@@ -48,48 +46,6 @@ MOST_WIDE = 2**31
 MOST_SLOTS = 10_000
 """Weights do not tell how many there are; each is a step that every episode played holds."""
 
-KINDS: dict[Any, tuple[type, str]] = {
-    bool: (bool, "true or false"),
-    int: (Integral, "a whole number"),
-    float: (Real, "a number"),
-    str: (str, "text"),
-    NoneType: (NoneType, "null"),
-}
-"""annotation of a field → what its values are, and what a message calls them."""
-
-
-def is_of_kind(value: Any, kind: Any) -> bool:
-    """Whether a field with the annotation `kind` may hold `value`; kinds that are not known here may hold anything."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(is_of_kind(value, one) for one in inner)
-    if origin is Literal:
-        return value in inner
-    if origin is tuple and inner[1:] == (...,):
-        return isinstance(value, list | tuple) and all(is_of_kind(one, inner[0]) for one in value)
-    if kind not in KINDS:
-        return True
-    return isinstance(value, KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
-
-
-def words_for(kind: Any) -> str:
-    """What a message calls the values of an annotation that is known here."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return " or ".join(map(words_for, inner))
-    if origin is Literal:
-        return " or ".join(map(repr, inner))
-    return f"a list, each {words_for(inner[0])}" if origin is tuple else KINDS[kind][1]
-
-
-@cache
-def kinds_of(cls: type) -> dict[str, Any]:
-    """The annotations of a class's fields by name; none where one names what only type checkers know."""
-    try:
-        return get_type_hints(cls)
-    except (NameError, AttributeError):
-        return {}
-
 
 @dataclass(frozen=True)
 class NetworkConfig(ABC):
@@ -113,7 +69,7 @@ class NetworkConfig(ABC):
     encoders: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_kinds()
+        self._check_types()
         for name, value in self.chosen().items():
             self.check_range(name, not isinstance(value, int) or value < MOST_WIDE, f"below {MOST_WIDE}")
         object.__setattr__(self, "actions", ActionSpec.of(self.actions).unnamed())
@@ -139,14 +95,14 @@ class NetworkConfig(ABC):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
-    def _check_kinds(self) -> None:
+    def _check_types(self) -> None:
         """Refuse values of another type than their field has; None, where it is the default, is to be filled in."""
-        kinds = kinds_of(type(self))
+        types = types_of(type(self))
         for item in fields(self):
-            value, kind = getattr(self, item.name), kinds.get(item.name)
+            value, wanted = getattr(self, item.name), types.get(item.name)
             open_still = value is None and item.default is None
-            if item.name not in SPACES and not open_still and not is_of_kind(value, kind):
-                self.check_range(item.name, False, words_for(kind))
+            if item.name not in SPACES and not open_still and not is_of_type(value, wanted):
+                self.check_range(item.name, False, words_for(wanted))
 
     def check_range(self, name: str, good: bool, wanted: str) -> None:
         """Refuse a field's value unless it is `good`."""
